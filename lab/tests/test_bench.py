@@ -101,11 +101,11 @@ def test_a_planted_overlap_is_detected():
 def test_a_violation_is_reported_and_fails_the_command(monkeypatch, server):
     from click.testing import CliRunner
 
-    from handfast_lab.commands.bench import lock
+    from handfast_lab.commands.bench import benches
 
     planted = measure(Case(0, 2, "floor"), SCHEDULE, [notes((2, 4)), notes((3, 5))], [])
-    monkeypatch.setattr(lock, "run", lambda _: iter([planted]))
-    result = CliRunner().invoke(lock.command, ["--url", server.url, "--clients", "2", "--rounds", "1"])
+    monkeypatch.setattr(benches, "run", lambda _: iter([planted]))
+    result = CliRunner().invoke(benches.lock, ["--url", server.url, "--clients", "2", "--rounds", "1"])
     assert result.exit_code == 1
     assert "VIOLATION: floor, 2 clients, round 1: 1 times two clients held the lock at once" in result.output
 

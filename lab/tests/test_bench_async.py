@@ -26,7 +26,7 @@ from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Hold, Notes, 
 from handfast_lab.bench.runner import BenchPlan, ClientPool
 from handfast_lab.bench.table import tasks_table
 from handfast_lab.bench.tasks import TaskContention, TasksJob, end
-from handfast_lab.commands import bench as cli
+from handfast_lab.commands.bench import benches
 
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
@@ -112,9 +112,9 @@ def test_a_failing_rival_is_reported_and_the_run_continues(tmp_path):
 
 def test_a_failure_of_handfast_or_a_violation_by_any_contender_fails_the_command(monkeypatch, server):
     def complain(*planted):
-        monkeypatch.setattr(cli.tasks, "run", lambda _: iter(planted))
-        args = ["async", "--url", server.url, "--tasks", "2", "--rounds", "1", "--waiters", "0"]
-        result = CliRunner().invoke(cli.command, args)
+        monkeypatch.setattr(benches, "run", lambda _: iter(planted))
+        args = ["--url", server.url, "--tasks", "2", "--rounds", "1", "--waiters", "0"]
+        result = CliRunner().invoke(benches.async_, args)
         return result.exit_code, result.output
 
     ours = measure(Case(0, 2, HANDFAST), SCHEDULE, [], ["Traceback\nOSError: no"])

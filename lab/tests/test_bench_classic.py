@@ -25,7 +25,7 @@ from handfast_lab.bench.contenders import HANDFAST
 from handfast_lab.bench.figures import FIRST, LUA, Hold, Measurement, Schedule, crowding, summarize
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.workload import MeasuredClient, Scene, repeat
-from handfast_lab.commands.bench import classic
+from handfast_lab.commands.bench import benches
 from handfast_lab.rivals.listings import WatchCounted
 
 ALL = {(table.name, contender) for table in TABLES.values() for contender in table.workload.contenders}
@@ -139,8 +139,8 @@ def test_too_many_holders_are_detected():
 
 
 def invoke(monkeypatch, server, *planted):
-    monkeypatch.setattr(classic, "run", lambda _: iter(planted))
-    result = CliRunner().invoke(classic.command, ["--url", server.url])
+    monkeypatch.setattr(benches, "run", lambda _: iter(planted))
+    result = CliRunner().invoke(benches.classic, ["--url", server.url])
     return result.exit_code, result.output
 
 

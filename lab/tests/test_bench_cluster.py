@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from handfast_lab.bench import cluster
 from handfast_lab.bench.cluster import LOADS, ONE, PLACES, SERVER, THREE, Place, Spread, SpreadRow
-from handfast_lab.commands.bench import cluster as cluster_command
+from handfast_lab.commands.bench import benches
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -25,7 +25,7 @@ def spread(number, place, cycles, client_us=10.0, server_us=(6.0,)):
 def test_every_load_is_measured_at_every_place(tmp_path):
     file = tmp_path / "raw.json"
     few = "--clients", "2", "--names", "20", "--rounds", "2", "--seconds", "0.1"
-    result = CliRunner().invoke(cluster_command.command, [*few, "--json", str(file)])
+    result = CliRunner().invoke(benches.cluster, [*few, "--json", str(file)])
     assert (result.exit_code, result.exception) == (0, None)
     raw = json.loads(file.read_text())
     assert raw["settings"] == {"clients": 2, "names": 20, "loads": [*LOADS], "rounds": 2, "seconds": 0.1}
@@ -46,7 +46,7 @@ def test_every_load_is_measured_at_every_place(tmp_path):
 def test_a_call_through_the_router_enters_more_frames(tmp_path):
     file = tmp_path / "raw.json"
     few = "--load", "sync", "--clients", "1", "--names", "2", "--rounds", "1", "--seconds", "0.05"
-    assert CliRunner().invoke(cluster_command.command, [*few, "--json", str(file)]).exit_code == 0
+    assert CliRunner().invoke(benches.cluster, [*few, "--json", str(file)]).exit_code == 0
     raw = json.loads(file.read_text())
     assert {row["load"] for row in raw["rows"]} == {"sync"}
     plain, routed, aio_plain, aio_routed = raw["frames"]

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from handfast_lab.bench import limiting
 from handfast_lab.bench.limiting import BASE, Asking, Line, remember, summarize_asking, summarize_lines
-from handfast_lab.commands.bench import limiter as limiter_command
+from handfast_lab.commands.bench import benches
 from handfast_lab.rivals.limiters import installed
 
 
 def invoke(*words):
-    done = CliRunner(env={"COLUMNS": "100"}).invoke(limiter_command.command, words)
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(benches.limiter, words)
     return done.exit_code, done.output
 
 
@@ -72,9 +72,9 @@ def test_lines_are_summed_up():
 def test_waiters_that_were_not_admitted_fail(monkeypatch, server):
     line = Line(0, "handfast", 2, 2, 0.0, 0, 1.0)
     for name in ("ask", "remember"):
-        monkeypatch.setattr(limiter_command, name, lambda *_: iter(()))
+        monkeypatch.setattr(limiting, name, lambda *_: iter(()))
     for planted, code in ((line, 0), (replace(line, admitted=1), 1)):
-        monkeypatch.setattr(limiter_command, "line_up", lambda *_, planted=planted: iter([planted]))
+        monkeypatch.setattr(limiting, "line_up", lambda *_, planted=planted: iter([planted]))
         found, output = invoke("--url", server.url)
         assert found == code
         assert ("FAILED: handfast, round 1: 1 waiters were not admitted" in output) == bool(code)

@@ -7,13 +7,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from handfast_lab.bench import stampedes
 from handfast_lab.bench.stampedes import Stampede, summarize
-from handfast_lab.commands.bench import once as once_command
+from handfast_lab.commands.bench import benches
 from handfast_lab.rivals.once import RUNNERS, installed
 
 
 def invoke(*words):
-    done = CliRunner(env={"COLUMNS": "100"}).invoke(once_command.command, words)
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(benches.once, words)
     return done.exit_code, done.output
 
 
@@ -37,7 +38,7 @@ def test_a_small_run_reports_every_contender_and_leaves_no_key(server, raw, tmp_
 @pytest.mark.parametrize(("runs", "answered"), [(2, 10), (1, 9)])
 def test_a_run_that_is_repeated_and_a_caller_without_an_answer_fail(monkeypatch, runs, answered):
     measured = [Stampede(0, "handfast", 10, runs, answered, 1.0, 1.0, 1.0, 1.0, 1)]
-    monkeypatch.setattr(once_command, "measure", lambda *_: iter(measured))
+    monkeypatch.setattr(stampedes, "measure", lambda *_: iter(measured))
     code, output = invoke("--callers", "10", "--rounds", "1")
     assert code == 1
     assert "FAILED: handfast, round 1" in output

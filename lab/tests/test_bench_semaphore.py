@@ -28,7 +28,7 @@ from handfast_lab.bench.figures import (
 )
 from handfast_lab.bench.runner import BenchPlan
 from handfast_lab.bench.table import crowd_table, fitted, semaphore_table
-from handfast_lab.commands.bench import semaphore as semaphore_command
+from handfast_lab.commands.bench import benches
 from handfast_lab.stored import read_stored
 
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
@@ -89,8 +89,8 @@ def test_the_baseline_admits_as_many_holders_as_its_limit(server, raw):
             floor.close()
 
 
-def invoke(command, *args):
-    result = CliRunner().invoke(command.command, args)
+def invoke(*args):
+    result = CliRunner().invoke(benches.semaphore, args)
     return result.exit_code, result.output
 
 
@@ -99,12 +99,12 @@ def test_too_many_holders_are_reported_and_fail_except_for_the_first_forms(monke
         return Measurement(0, 5, contender, 1.0, 9, (9,), 0, None, None, 2, ())
 
     args = ["--url", server.url]
-    monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([of(FIRST), of(FAIR)]))
-    code, output = invoke(semaphore_command, *args)
+    monkeypatch.setattr(benches, "run", lambda *_: iter([of(FIRST), of(FAIR)]))
+    code, output = invoke(*args)
     told = "classic-first, 5 clients, round 1: 2 times more than 3 permits were held at once"
     assert (code, f"a known flaw: {told}" in output) == (0, True)
-    monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([of("handfast")]))
-    code, output = invoke(semaphore_command, *args)
+    monkeypatch.setattr(benches, "run", lambda *_: iter([of("handfast")]))
+    code, output = invoke(*args)
     assert (code, "VIOLATION: handfast, 5 clients" in output) == (1, True)
 
 
