@@ -119,7 +119,7 @@ class NullDriver:
         """Start to acquire."""
         if self._closed:
             raise ClientClosed(request.name)
-        return Attempt(request, hexlify(os.urandom(16)), 0, monotonic(), self)
+        return Attempt(request, hexlify(os.urandom(16)), monotonic(), owner=self)
 
     def acquire(self, attempt: Attempt, _timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
         """Return a lease."""

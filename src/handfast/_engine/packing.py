@@ -12,6 +12,9 @@ __all__ = ["doubles", "read_reply"]
 
 _FORMATS = [Struct(f"<{count}d") for count in range(9)]
 
+_RELEASED = b"released" + b" " + _FORMATS[1].pack(0)
+"""The most frequent reply to a release: no waiters are left over."""
+
 
 def doubles(*numbers: float) -> bytes:
     """Pack up to 8 numbers."""
@@ -23,6 +26,8 @@ def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
 
     The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of its request.
     """
+    if reply == _RELEASED:
+        return [b"released", 0]
     if type(reply) is int:
         return [b"granted", reply, ttl_ms * 1000]
     if type(reply) is list:

@@ -107,20 +107,31 @@ class BaseAttempt:
     __slots__ = (
         "__weakref__",
         "asked_at",
+        "caller",
         "copies",
+        "held",
         "is_left",
         "is_unanswered",
         "may_be_there",
+        "owner",
         "position",
         "request",
         "token",
     )
 
-    def __init__(self, request: Cancellable, token: bytes, asked_at: float = 0.0) -> None:
+    def __init__(
+        self, request: Cancellable, token: bytes, asked_at: float = 0.0, caller: int = 0, owner: Any = None
+    ) -> None:
         self.request: Cancellable = request
         self.token: bytes = token
         self.asked_at: float = asked_at
         """When the caller asked for it, in seconds of the local clock. Its timeout counts from then."""
+        self.caller: int = caller
+        """The number of the thread or task; 0 where it is not shown."""
+        self.owner: Any = owner
+        """It is for the driver, as in `LeaseState`."""
+        self.held: Sequence[Any] = ()
+        """The leases (`LeaseState`) without which this one is of no use: a loss of one ends the wait."""
         self.may_be_there: bool = False
         """Whether the server may have something of it: a place, a grant, or a request that has not arrived yet."""
         self.copies: bool = False
@@ -147,21 +158,11 @@ class BaseAttempt:
 
 
 class Attempt(BaseAttempt):
-    """One attempt to acquire permits. ``owner`` is for the driver, as in `LeaseState`."""
+    """One attempt to acquire permits."""
 
-    __slots__ = ("caller", "held", "owner")
+    __slots__ = ()
 
     request: Request
-
-    def __init__(
-        self, request: Request, token: bytes, caller: int = 0, asked_at: float = 0.0, owner: Any = None
-    ) -> None:
-        super().__init__(request, token, asked_at)
-        self.owner: Any = owner
-        self.caller: int = caller
-        """The number of the thread or task."""
-        self.held: Sequence[Any] = ()
-        """The leases (`LeaseState`) without which this one is of no use: a loss of one ends the wait."""
 
 
 def acquire(

@@ -25,7 +25,7 @@ class GroupedAttempt(Attempt):
     __slots__ = ("parts",)
 
     def __init__(self, request: Request, parts: Sequence[Attempt]) -> None:
-        super().__init__(request, b"", parts[0].caller, parts[0].asked_at)
+        super().__init__(request, b"", parts[0].asked_at, parts[0].caller)
         self.parts: tuple[Attempt, ...] = tuple(parts)
 
 

@@ -388,13 +388,11 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
     released, more = True, 1
     while released and more:
         answer: Answer = yield lease.request.release(lease.token, copies=lease.copies)
-        tag, *numbers = answer.fields
-        released = tag in (b"released", b"recorded") or (tag == b"unknown" and answer.again)
-        more = numbers[0] if numbers else 0
+        fields = answer.fields
+        released = fields[0] in (b"released", b"recorded") or (fields[0] == b"unknown" and answer.again)
+        more = fields[1] if len(fields) > 1 else 0
     if by_holder:
-        lease.is_released = True
-        lease.ended_at = min(lease.ended_at, answer.sent_at)
-        lease.block = lease.confirmation = None
+        lease.let_go(answer.sent_at)
     return released
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,18 @@ async def test_a_client_does_not_keep_records_of_released_leases(mine, raw):
             await asyncio.wait((waiter,))
     await settled(mine)
     assert remembered() == [0] * 8
+
+
+async def test_tasks_are_numbered_as_they_come_and_leave_nothing_of_themselves(mine, other):
+    async def number(name):
+        async with mine.lock(name):
+            first = (await other.lock(name).status()).holders[0].owner
+        async with mine.lock(name):
+            assert (await other.lock(name).status()).holders[0].owner == first
+        return int(first.rpartition(".")[2])
+
+    numbers = [await asyncio.create_task(number(f"n{turn}")) for turn in range(5)]
+    await asyncio.sleep(0)  # the loop lets go of the last one
+    gc.collect()
+    assert numbers == [*range(numbers[0], numbers[0] + 5)]
+    assert not mine._driver._tasks

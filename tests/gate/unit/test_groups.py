@@ -121,7 +121,7 @@ def test_a_callback_is_that_of_all_parts():
 
 def test_a_wait_ends_when_what_is_held_is_lost():
     held = leases(130.0, 131.0, 129.0)[:2]
-    attempts = [Attempt(one, b"t", 3, 90.0) for one in request().groups]
+    attempts = [Attempt(one, b"t", 90.0, 3) for one in request().groups]
     whole = GroupedAttempt(request(), attempts)
     assert (whole.caller, whole.asked_at, whole.needs_undo) == (3, 90.0, False)
     watch = Watch(attempts[2].request, table_of(held), tuple, print, held=held)

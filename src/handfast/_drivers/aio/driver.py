@@ -64,7 +64,7 @@ class AsyncDriver(Driver[AsyncConnector]):
     ) -> None:
         self._closed = False
         self._contexts: dict[AbstractEventLoop, LoopContext] = {}
-        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+        self._tasks: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers = itertools.count(1)
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
         super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
@@ -85,11 +85,9 @@ class AsyncDriver(Driver[AsyncConnector]):
             raise ClientClosed(request.name)
         context = self._context(request.name)
         task = asyncio.current_task(context.loop)
-        try:
-            number = self._tasks[task]  # type: ignore[index]  # a TypeError outside of any task
-        except (KeyError, TypeError):
-            number = self._number(task)
-        return Attempt(request, hexlify(os.urandom(16)), number, monotonic(), context)
+        known = self._tasks.get(id(task))
+        number = self._number(task) if known is None else known[0]
+        return Attempt(request, hexlify(os.urandom(16)), monotonic(), number, context)
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
@@ -316,7 +314,8 @@ class AsyncDriver(Driver[AsyncConnector]):
         """Return a number for a task: tasks are numbered in the order in which they first acquire; 0 without a task."""
         if task is None:
             return 0
-        number = self._tasks[task] = next(self._numbers)
+        tasks, key, number = self._tasks, id(task), next(self._numbers)
+        tasks[key] = number, weakref.ref(task, lambda _: tasks.pop(key, None))
         return number
 
     def _context(self, name: str) -> LoopContext:

@@ -172,7 +172,7 @@ class SyncDriver(Driver[SyncConnector]):
             self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(request.name)
-        return Attempt(request, hexlify(os.urandom(16)), threading.get_native_id(), monotonic())
+        return Attempt(request, hexlify(os.urandom(16)), monotonic(), threading.get_native_id())
 
     def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
         """Wait for the lease.
