@@ -11,7 +11,7 @@ from handfast import ServerRefused
 from handfast._engine.server_errors import is_cut_off, is_transient
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
-from tests._support.helpers import eventually
+from tests._support.helpers import eventually, eventually_async
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -75,6 +75,32 @@ async def test_all_primitives_work(api, cluster):
             async with once.keyed(part):
                 pass
             assert (await once.keyed(part).status()).state == "done"
+
+
+@crowded_too
+async def test_calls_of_two_clients_meet_wherever_their_name_is(api, cluster):
+    """What a debounced name and an operator of a limiter tell other clients comes from each of the primaries."""
+    async with api.client(cluster.url) as client, api.client(cluster.url) as other:
+        for number in range(2 * NODES):
+            first = asyncio.ensure_future(client.debounce(f"d{number}", 30).wait())
+            await eventually_async(lambda number=number: exists(cluster, f"{{hf:debounce:d{number}}}:burst"))
+            assert await other.debounce(f"d{number}", 0.05).wait()
+            assert await first is False
+            limiter = client.limiter(f"l{number}", "1/h")
+            await limiter.acquire()
+            assert not await limiter.try_acquire()
+            exceeding = await client.limiter(f"l{number}", "1/h", enforce=False).try_acquire()
+            assert exceeding.exceeded
+            waiter = asyncio.ensure_future(limiter.acquire())
+            await eventually_async(lambda number=number: exists(cluster, f"{{hf:limiter:l{number}}}:queue"))
+            await other.limiter(f"l{number}", "1/h").resize("9/h")
+            assert await waiter
+            await other.limiter(f"l{number}", "1/h").pause(60)
+            assert (await limiter.status()).paused_for > 50
+
+
+def exists(cluster, key):
+    return cluster.node_of(key).exists(key)
 
 
 async def found(once):

@@ -34,9 +34,6 @@ __all__ = ["NEUTRAL", "LoadedScripts", "main"]
 NEUTRAL = "\t\n"
 """Appended to every script: it changes the digest, and nothing else that a test may observe."""
 
-NO_KILL = ("the_digests_are_these",)
-"""Tests that fail for every change of a script."""
-
 COLLECTIONS = (frozenset, list, set, tuple)
 """Types of collections that are searched for sources and digests."""
 
@@ -119,7 +116,6 @@ class ForkingLoop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Serve one request after the other until the input ends."""
-        items = [item for item in session.items if not any(name in item.name for name in NO_KILL)]
         overlay({os.path.realpath(path): path.read_text(encoding="utf-8") for path in scripts().values()})
         before = shipped()  # from here on, changes of the files have no effect
         loaded = LoadedScripts(before)
@@ -130,7 +126,7 @@ class ForkingLoop:
             with self._reports.open("w") as out:
                 pid = os.fork()
                 if pid == 0:
-                    child(request, items, loaded, before, Reporter(out))
+                    child(request, session.items, loaded, before, Reporter(out))
             wait(pid, request["longest"])
             reports = [json.loads(line) for line in self._reports.read_text().splitlines()]
             self._answers.write(json.dumps(reports) + "\n")
