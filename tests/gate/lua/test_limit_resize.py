@@ -144,6 +144,19 @@ def test_a_pause_does_not_shorten_the_life_of_rates(own, others):
     assert own.client.pttl(own.key("settings")) > MONTH_MS - DAY_MS
 
 
+@pytest.mark.parametrize("paused_ms", [None, 5, 2 * HOUR_MS])
+def test_the_note_of_rates_that_were_removed_lives_for_an_hour_or_as_long_as_a_pause(own, others, paused_ms):
+    others.resize()
+    if paused_ms is not None:
+        others.pause(paused_ms)
+    own.resize(is_set=False)
+    longest = max(HOUR_MS, (paused_ms or 0) + 1000)
+    assert longest - 5000 < own.client.pttl(own.key("settings")) <= longest
+    own.resize(is_set=False)
+    own.inspect()
+    assert own.last[8:] == b"resize me 1 rates"
+
+
 def test_it_goes_on_where_more_are_gone_than_one_call_drops(own, others):
     own.attempt("t0")
     for number in range(102):

@@ -35,6 +35,8 @@ else
   redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
   if set_rates then
     redis.call('HSET', settings, 'last', note('resize', by, why)) -- first: a script that was cut off is sent again
+    local pause_ms = math.ceil((paused_until - now) / 1000) + 1000
+    redis.call('PEXPIRE', settings, math.max(math.floor(HOUR_US / 1000), pause_ms)) -- while it is there, calls read it
     redis.call('HDEL', settings, 'rates')
   end
   set_rates = false
