@@ -106,7 +106,8 @@ class Leased:
         assert self._attempt is not None  # noqa: S101 -- there is no lease without one
         if lease is None:
             watch.ended(client, self._attempt.token, certain=leaves_nothing(self._attempt))
-            watch.noted(self._note, "refused")
+            # One that had to be undone may have been granted: it was revoked before replicas had it, for example.
+            watch.noted(self._note, "failed" if self._attempt.is_left else "refused")
             return None
         return self._got(lease)
 

@@ -639,7 +639,8 @@ function watch.lost(tag, torn, now, true_now)
       for per_ms, window in pairs(name.before.windows) do
         local ledger = {}
         for token, entry in pairs(window.entries) do
-          local known = name.ledgers[per_ms][token] or {since = entry.at - (now - true_now)}
+          -- One that is new here had lapsed before. Since when it counts is not known if the clock was set back.
+          local known = name.ledgers[per_ms][token] or {since = entry.at - (now - true_now), is_excused = entry.at > now}
           ledger[token] = {cost = entry.cost, at = entry.at, since = known.since, is_excused = known.is_excused}
         end
         name.ledgers[per_ms] = ledger
