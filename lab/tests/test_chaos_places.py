@@ -57,8 +57,8 @@ def test_waiters_that_come_back_to_the_end_are_detected(contender, monkeypatch):
 
 @BOTH
 def test_what_tickets_are_good_for_is_measured(contender, monkeypatch):
-    figure = figure_of(contender, monkeypatch)
-    assert figure.measured[f"of these {EARLIER}"] > 0
+    figures = (figure_of(contender, monkeypatch) for _ in range(10))  # newcomers may arrive in the old order by chance
+    assert any(figure.measured[f"of these {EARLIER}"] for figure in figures)
 
 
 def test_the_waiters_of_a_rival_are_served_in_any_order(monkeypatch):
