@@ -31,7 +31,7 @@ def superseded(pubsub):
     while (message := pubsub.get_message(timeout=10))["type"] != "pong":
         kind, token, numbers = message["data"].split(b" ", 2)
         assert kind == b"granted"
-        assert unpack("<3d", numbers)[2] == 1
+        assert unpack("<3d", numbers)[::2] == (0, 1)
         found.append(token.decode())
     return found
 
@@ -113,6 +113,38 @@ def test_to_withdraw_one_that_is_superseded_leaves_the_newest_one(a, clock):
     assert a.cancel("t1") == CANCELLED
     clock.now_us += 100_000
     assert a.claim("t2") == ["runs"]
+    assert a.client.hgetall(a.keys[0]) == {"ran": "t2"}
+
+
+def test_a_withdrawal_that_comes_late_does_not_keep_the_newest_one_from_being_superseded(a, subscribe):
+    inbox = subscribe("inbox:t2")
+    for token in ("t1", "t2"):
+        a.enter(token)
+    a.cancel("t1")
+    a.enter("t3")
+    assert superseded(inbox) == ["t2"]
+
+
+def test_who_has_run_hears_so_for_longer_than_tombstones_live(a, clock):
+    for token in ("t1", "t2"):
+        a.enter(token)
+        clock.now_us += 100_000
+        assert a.claim(token) == ["runs"]
+    clock.now_us += REMEMBERED_US + 1
+    a.cancel("t3")
+    assert a.client.zrange(a.keys[1], 0, -1) == ["t3"]
+    assert a.claim("t2") == ["runs"]
+    assert a.claim("t1") == ["superseded"]
+
+
+def test_to_ask_again_writes_nothing_and_who_is_not_there_gets_no_message(a, raw):
+    raw.config_resetstat()
+    a.enter("t1")
+    assert raw.info("commandstats")["cmdstat_hset"]["calls"] == 1
+    a.enter("t1")
+    a.enter("t2")
+    assert raw.info("commandstats")["cmdstat_hset"]["calls"] == 2
+    assert "cmdstat_publish" not in raw.info("commandstats")
 
 
 def test_one_that_missed_its_message_for_long_does_not_run_behind_the_newest(clock):

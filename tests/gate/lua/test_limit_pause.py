@@ -83,6 +83,29 @@ def test_to_end_a_pause_admits_all_who_fit_and_tells_the_next_one(limits, clock,
     assert a.attempt("t4")[0] == "refused"
 
 
+def test_where_the_first_one_does_not_fit_yet_it_is_told_when_it_may(limits, clock, subscribe):
+    a, inbox = limits((1, 1000)), subscribe("inbox:t2")
+    a.attempt("t1")
+    a.pause(5000)
+    a.acquire("t2")
+    assert a.pause(0) == DONE
+    assert messages(inbox) == [("t2", "come", NOW_US + SECOND_US)]
+
+
+def test_to_end_a_pause_where_there_is_none_stores_nothing(limits):
+    a = limits((1, 1000))
+    assert a.pause(0) == DONE
+    assert not a.client.exists(a.key("settings"))
+
+
+def test_to_end_a_pause_goes_on_where_more_has_lapsed_than_one_call_drops(limits, clock):
+    a = limits((1000, 1000))
+    a.fill(501, NOW_US)
+    clock.now_us += 10 * SECOND_US
+    assert a.pause(0) == ["paused", 1]
+    assert a.pause(0) == DONE
+
+
 def test_to_end_a_pause_goes_on_where_more_are_gone_than_one_call_drops(limits):
     a = limits((1, 1000))
     a.pause(5000)

@@ -40,7 +40,7 @@ first = first or now
 due = math.max(now, math.min(now + quiet_ms * 1000, first + at_most_ms * 1000))
 local times = {'first', string.format('%.0f', first), 'due', string.format('%.0f', due)}
 redis.call('HSET', burst, 'token', token, 'inbox', its_inbox, unpack(times))
-redis.call('PEXPIRE', burst, string.format('%.0f', math.ceil((due - now) / 1000) + GRACE_MS))
+redis.call('PEXPIRE', burst, math.ceil((due - now) / 1000) + GRACE_MS)
 if newest then
   remember(newest)
   if has_subscriber(inbox) then
