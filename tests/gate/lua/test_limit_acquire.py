@@ -196,6 +196,56 @@ def test_what_was_left_out_of_a_window_is_there_from_now_on(limits, clock):
     assert (a.window(100), a.window(1000)) == ({"t1 1": NOW_US}, {"t1 1": clock.now_us})
 
 
+@pytest.mark.parametrize("age_us", [99_950, 100_000, 100_050, 300_000])
+def test_what_was_left_out_counts_from_now_on_where_it_has_lapsed_too(limits, clock, age_us):
+    a = limits((5, 100), (5, 1000))
+    a.attempt("t1")
+    a.client.delete(a.window_key(1000))
+    clock.now_us += age_us
+    a.attempt("t1")
+    assert a.window(1000) == {"t1 1": clock.now_us}
+    assert a.window(100) == {"t1 1": NOW_US if age_us < 100_000 else clock.now_us}
+
+
+@pytest.mark.parametrize(("limit", "counts"), [(1, False), (2, True)])
+def test_it_counts_there_only_if_it_fits(limits, clock, limit, counts):
+    a = limits((limit, 100), (5, 1000), (5, 5000))
+    a.attempt("t1")
+    a.client.delete(a.window_key(5000))
+    clock.now_us += 200_000
+    a.attempt("t2")
+    assert a.attempt("t1")[:2] == ["admitted", NOW_US]
+    assert (a.used(100), a.used(1000), a.used(5000)) == (1 + counts, 2, 2)
+
+
+@pytest.mark.parametrize("left_out", [1000, 5000])
+def test_it_counts_where_its_window_has_expired_as_a_whole(limits, clock, left_out):
+    a = limits((5, 100), (5, 1000), (5, 5000))
+    a.attempt("t1")
+    a.client.delete(a.window_key(100), a.window_key(left_out))
+    clock.now_us += 200_000
+    assert a.attempt("t1")[:2] == ["admitted", NOW_US]
+    assert a.window(100) == a.window(left_out) == {"t1 1": clock.now_us}
+
+
+def test_the_latest_of_all_windows_says_when_to_come(limits):
+    for rates in [(1, 1000), (1, 100)], [(1, 100), (1, 1000)]:
+        a = limits(*rates)
+        a.client.flushall()
+        a.attempt("t1")
+        assert a.attempt("t2") == ["refused", SECOND_US, 0]
+
+
+def test_one_that_may_exceed_is_counted_where_more_waiters_are_gone_than_one_call_drops(limits):
+    a = limits((1, 1000))
+    a.pause(5000)
+    for number in range(110):
+        a.acquire(f"w{number}")
+    a.client.delete(a.key("settings"))
+    assert a.acquire("t1", patience=-1) == ["exceeded", 0, 0]
+    assert a.used() == 1
+
+
 def test_a_copy_renews_the_ttl_that_a_script_which_was_cut_off_has_left_out(limits):
     a = limits((5, 1000))
     a.attempt("t1")

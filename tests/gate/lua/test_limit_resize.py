@@ -71,6 +71,26 @@ def test_what_was_admitted_before_is_answered_as_before(own, others, clock):
     assert own.attempt("t1")[:2] == ["admitted", NOW_US]
 
 
+def test_a_copy_under_former_rates_writes_nothing(own, others, clock):
+    more = own.under((1, 1000), (7, 9000))
+    more.attempt("t1")
+    more.client.delete(more.window_key(9000))
+    others.resize()
+    with unchanged(more):
+        assert more.attempt("t1") == ["admitted", NOW_US, 0]
+
+
+def test_a_call_under_former_rates_admits_no_waiter_under_those_that_count(own, subscribe):
+    inbox, fewer = subscribe("inbox:t3"), own.under((1, 9000), follows=True)
+    own.attempt("t1")
+    fewer.resize()
+    fewer.attempt("t2")
+    fewer.acquire("t3")
+    assert own.settle("t1", 1, 0)[0] == "settled"
+    assert [what for _, what, _ in messages(inbox)] in ([], ["come"])
+    assert own.queue() == ["t3"]
+
+
 def test_the_first_waiter_comes_asks_under_the_new_rates_and_calls_the_next(own, others, subscribe):
     inbox = subscribe("inbox:t2", "inbox:t3")
     own.attempt("t1")

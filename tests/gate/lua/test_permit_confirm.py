@@ -34,6 +34,14 @@ def test_a_confirmation_sets_the_deadline_once_and_never_shortens_it(handed, clo
     assert len(handed.stored().holders) == handed.limit
 
 
+def test_a_confirmation_takes_the_way_past_maxmemory_only_where_it_must(handed, raw):
+    raw.config_resetstat()
+    handed.run("confirm", token="t2", ttl_ms=TTL_MS)
+    commands = raw.info("commandstats")
+    assert commands.get("cmdstat_hset", {"calls": 0})["calls"] == (handed.limit == 1)
+    assert ("cmdstat_hdel" in commands) == (handed.limit == 2)
+
+
 def test_a_confirmation_that_is_cut_off_takes_no_lease_and_works_when_it_is_sent_again(handed, clock):
     keys, before = [handed.key(part) for part in PARTS], handed.stored().holders
     after = before | {"t2": clock.now_us + TTL_US}
