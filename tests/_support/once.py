@@ -9,7 +9,7 @@ import pytest
 from handfast._engine.packing import doubles
 from tests._support.engine import CALLER, CLAIM_MS, TTL_MS, WAIT_MS, Engine
 
-__all__ = ["PATIENCE", "RESULT", "OnceScripts", "is_free", "run", "unexpected"]
+__all__ = ["KEEP_MS", "PATIENCE", "RESULT", "OnceScripts", "is_free", "run", "unexpected"]
 
 PATIENCE = 30
 """Seconds that a test waits at most."""

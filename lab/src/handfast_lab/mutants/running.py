@@ -89,7 +89,10 @@ LIMITER_SCRIPTS = [
     )
 ]
 
-ONCE_SCRIPTS = ["lua/test_once_acquire", "lua/test_once_clock"]
+ONCE_SCRIPTS = [
+    f"lua/test_{name}"
+    for name in ("once_acquire", "once_clock", "once_machine", "out_of_memory", "cut_off", "time_to_live")
+]
 
 SUITES = {
     "once_": ONCE_SCRIPTS,
