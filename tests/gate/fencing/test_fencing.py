@@ -193,7 +193,7 @@ async def test_ttl_applies_to_the_value_and_not_to_the_guard(some, raw):
     assert raw.pttl("k") > 299 * 86_400_000
     await settled(set_if_newer(some, "k", "a", NOW))
     assert raw.pttl("k") == -1, "as SET does"
-    await settled(set_if_newer(some, "k", "a", NOW, ttl=0.001))
+    await settled(set_if_newer(some, "k", "a", NOW, ttl=timedelta(milliseconds=1)))
     eventually(lambda: not raw.exists("k"))
 
 
