@@ -83,7 +83,7 @@ def test_to_end_a_pause_admits_all_who_fit_and_tells_the_next_one(limits, clock,
     assert a.attempt("t4")[0] == "refused"
 
 
-def test_where_the_first_one_does_not_fit_yet_it_is_told_when_it_may(limits, clock, subscribe):
+def test_where_the_first_one_does_not_fit_yet_it_gets_a_message_when_to_come(limits, clock, subscribe):
     a, inbox = limits((1, 1000)), subscribe("inbox:t2")
     a.attempt("t1")
     a.pause(5000)
