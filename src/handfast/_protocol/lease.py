@@ -15,6 +15,7 @@ from typing import Any
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Answer, Call, Steps
+from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._protocol.acquire import Grant, not_replicated, renewed
@@ -388,7 +389,7 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
     released, more = True, 1
     while released and more:
         answer: Answer = yield lease.request.release(lease.token, copies=lease.copies)
-        fields = answer.fields
+        fields = read_reply(answer.reply)
         released = fields[0] in (b"released", b"recorded") or (fields[0] == b"unknown" and answer.again)
         more = fields[1] if len(fields) > 1 else 0
     if by_holder:
