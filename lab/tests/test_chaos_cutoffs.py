@@ -29,8 +29,8 @@ def test_no_lease_that_a_replica_has_acknowledged_is_lost_with_the_primary(conte
     monkeypatch.setattr(cutoffs, "CUT_OFF", (0.3, 0.3))
     figure = figure_of(contender, 3)
     assert (figure.tried, figure.bad) == (3, 0), figure
-    assert figure.measured["acknowledged leases"] > 0
-    assert figure.measured["other leases lost"] > 0
+    assert figure.measured["acknowledged leases"] > 20
+    assert figure.measured["other leases lost"] > 20
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)

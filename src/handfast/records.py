@@ -223,7 +223,7 @@ class LimiterStatus:
         waiting: Length of the queue.
         paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
         last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is
-            none. A pause is remembered for a second more than it lasts.
+            none. A pause is remembered for a second more than it lasts, and that rates were removed for an hour.
     """
 
     rates: tuple[RateStatus, ...]

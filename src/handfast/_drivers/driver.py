@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Generic, TypeVar
+from abc import abstractmethod
+from binascii import hexlify
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.connect import Connector
 from handfast._drivers.forks import OfOneProcess
 from handfast._protocol.acquire import BaseAttempt
@@ -51,3 +55,12 @@ class Driver(OfOneProcess, Generic[C]):
     def label(self) -> str:
         """What people call this client: by default its host and process."""
         return self._label or f"{os.uname().nodename}:{os.getpid()}"
+
+    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
+        """Start an attempt that gets no lease. The caller must call ``undo`` on any exception."""
+        self._check_open(request.name)
+        return kind(request, hexlify(os.urandom(16)), monotonic())
+
+    @abstractmethod
+    def _check_open(self, name: str) -> None:
+        """Raise ClientClosed if the client is closed."""

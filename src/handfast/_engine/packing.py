@@ -12,7 +12,7 @@ __all__ = ["doubles", "read_reply"]
 
 _FORMATS = [Struct(f"<{count}d") for count in range(9)]
 
-_RELEASED = b"released" + b" " + _FORMATS[1].pack(0)
+_RELEASED = b"released " + _FORMATS[1].pack(0)
 """The most frequent reply to a release: no waiters are left over."""
 
 
@@ -26,13 +26,13 @@ def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
 
     The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of its request.
     """
-    if reply == _RELEASED:
-        return [b"released", 0]
     if type(reply) is int:
         return [b"granted", reply, ttl_ms * 1000]
     if type(reply) is list:
         return reply
     if type(reply) is float:  # from a Lua that has integers, too, as Dragonfly's
         return read_reply(int(reply), ttl_ms)
+    if reply == _RELEASED:
+        return [b"released", 0]
     tag, _, numbers = reply.partition(b" ")
     return [tag, *map(int, _FORMATS[len(numbers) // 8].unpack(numbers))]

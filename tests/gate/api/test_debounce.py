@@ -10,6 +10,7 @@ import pytest
 
 from handfast import ClientClosed, Handfast, ServerRefused
 from handfast._api.sync import debounce as sync_debounce
+from handfast._drivers import driver as base
 from handfast._drivers.sync import driver, performing, session
 from handfast._protocol import debouncing
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
@@ -197,7 +198,9 @@ async def test_a_cancellation_at_any_await_leaves_no_burst_behind(mine, raw):
 
 def test_an_interrupt_at_any_point_leaves_no_burst_behind(hf, raw):
     debounce, struck = hf.debounce("a", 0.002), 0
-    for outcome in interrupt_everywhere(debounce.wait, within=[sync_debounce, driver, performing, debouncing, session]):
+    for outcome in interrupt_everywhere(
+        debounce.wait, within=[sync_debounce, base, driver, performing, debouncing, session]
+    ):
         struck += outcome.how == "stopped"
         try:
             eventually(lambda: not raw.hexists(BURST, "token"))

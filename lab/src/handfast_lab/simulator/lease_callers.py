@@ -106,8 +106,9 @@ class Leased:
         assert self._attempt is not None  # noqa: S101 -- there is no lease without one
         if lease is None:
             watch.ended(client, self._attempt.token, certain=leaves_nothing(self._attempt))
-            # One that had to be undone may have been granted: it was revoked before replicas had it, for example.
-            watch.noted(self._note, "failed" if self._attempt.is_left else "refused")
+            # One that waits for replicas, and had to be undone, may have been granted and revoked before they had it.
+            unknown = self._order.target.replicas and self._attempt.is_left
+            watch.noted(self._note, "failed" if unknown else "refused")
             return None
         return self._got(lease)
 

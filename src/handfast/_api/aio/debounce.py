@@ -12,7 +12,7 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
-from handfast._protocol.debouncing import DebounceAttempt, wait
+from handfast._protocol import debouncing
 
 __all__ = ["AsyncDebounce"]
 
@@ -82,9 +82,9 @@ class AsyncDebounce(Uncopied):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.begin(DebounceAttempt, self._request)
+        attempt = self._driver.begin(debouncing.DebounceAttempt, self._request)
         try:
-            return await self._driver.wait(attempt, wait(attempt))
+            return await self._driver.wait(attempt, debouncing.wait(attempt))
         except BaseException:
             await self._driver.undo(attempt)
             raise

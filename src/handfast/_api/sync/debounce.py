@@ -13,7 +13,7 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
-from handfast._protocol.debouncing import DebounceAttempt, wait
+from handfast._protocol import debouncing
 
 __all__ = ["Debounce"]
 
@@ -83,9 +83,9 @@ class Debounce(Uncopied):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.begin(DebounceAttempt, self._request)
+        attempt = self._driver.begin(debouncing.DebounceAttempt, self._request)
         try:
-            return self._driver.wait(attempt, wait(attempt))
+            return self._driver.wait(attempt, debouncing.wait(attempt))
         except BaseException:
             self._driver.undo(attempt)
             raise

@@ -18,7 +18,7 @@ import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
 from binascii import hexlify
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Coroutine, Hashable
 from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +31,7 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.loop_context import LoopContext, current_task
 from handfast._drivers.aio.performing import run
 from handfast._drivers.clock import monotonic
-from handfast._drivers.driver import A, Driver
+from handfast._drivers.driver import Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
@@ -120,14 +120,8 @@ class AsyncDriver(Driver[AsyncConnector]):
             await self.undo(attempt)
         return lease
 
-    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
-        """Start an attempt that gets no lease. The caller must call `undo` on any exception."""
-        if self._closed:
-            raise ClientClosed(request.name)
-        return kind(request, hexlify(os.urandom(16)), monotonic())
-
     async def wait(self, attempt: BaseAttempt, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
-        """Perform the protocol of such an attempt, until that moment at most.
+        """Perform the protocol of an attempt that gets no lease, until that moment at most.
 
         With ``once`` it does not wait for a server that is away. Its messages are of no use afterwards.
         """
@@ -144,8 +138,7 @@ class AsyncDriver(Driver[AsyncConnector]):
             raise
         finally:
             context.session.forget(attempt.token)
-        if self._closed:
-            raise ClientClosed(name)
+        self._check_open(name)
         return result
 
     async def undo(self, attempt: BaseAttempt) -> None:
@@ -278,6 +271,10 @@ class AsyncDriver(Driver[AsyncConnector]):
         _parents.extend(self._contexts.values())
         self._contexts = {}
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
+
+    def _check_open(self, name: str) -> None:
+        if self._closed:
+            raise ClientClosed(name)
 
     async def _acquire_now(self, attempt: Attempt) -> LeaseState:
         lease = await self.try_acquire(attempt)

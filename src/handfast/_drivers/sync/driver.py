@@ -27,7 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
-from handfast._drivers.driver import A, Driver
+from handfast._drivers.driver import Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
@@ -215,13 +215,8 @@ class SyncDriver(Driver[SyncConnector]):
             return None
         return self._hold(attempt, grant)
 
-    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
-        """Start an attempt that gets no lease, as `attempt` starts one that does."""
-        self._check_open(request.name)
-        return kind(request, hexlify(os.urandom(16)), monotonic())
-
     def wait(self, attempt: BaseAttempt, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
-        """Perform the protocol of such an attempt, until that moment at most.
+        """Perform the protocol of an attempt that gets no lease, until that moment at most.
 
         With ``once`` it does not wait for a server that is away.
         """

@@ -109,7 +109,7 @@ class Bench:
 
     @property
     def title(self) -> str:
-        """The server, the versions and the machine in one line, and how long it took."""
+        """The server, the versions and the machine in one line; and how often and how long each case is measured."""
         title = "{server}, Python {python}, redis-py {redis}, {cores} cores".format(**self.machine)
         if "rounds" not in self._settings:
             return title
