@@ -95,19 +95,18 @@ def wait_for_others():
 @pytest.fixture
 def raw(server, rights, wait_for_others):
     """A client of redis-py that sees everything. Afterwards it checks invariant 5 and empties the server."""
-    client = redis.Redis.from_url(operators(server.url), decode_responses=True)
-    if len(client.client_list()) > 1:
-        wait_for_others(client)  # a dropped client would disturb this test until it is collected
-    client.flushall()
-    if rights:
-        refused(client)
-    yield client
-    assert not rights or not refused(client)
-    immortal = [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1 and not DATA.match(key)]
-    assert not immortal, f"keys without a TTL: {immortal}"
-    client.flushall()
-    client.config_set("maxmemory", 0)
-    client.close()
+    with redis.Redis.from_url(operators(server.url), decode_responses=True) as client:
+        if len(client.client_list()) > 1:
+            wait_for_others(client)  # a dropped client would disturb this test until it is collected
+        client.flushall()
+        if rights:
+            refused(client)
+        yield client
+        assert not rights or not refused(client)
+        immortal = [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1 and not DATA.match(key)]
+        assert not immortal, f"keys without a TTL: {immortal}"
+        client.flushall()
+        client.config_set("maxmemory", 0)
 
 
 @pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda api: api.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -110,10 +111,18 @@ def test_an_older_error_is_not_raised_again(monkeypatch, server, raw, limit):
 
 
 def test_a_wait_of_the_replacement_for_redis_py_ends(monkeypatch, raw, limit):
+    """The cleanup, in a thread of its own, sleeps too: a signal there could end the wait for it, and the test before it."""
     error, hit = limit
-    monkeypatch.setattr(_sync, "time", SimpleNamespace(sleep=lambda _: hit()))
-    with RedisLock(raw, "k", timeout=60), pytest.raises(error, match="the job took too long"):
-        RedisLock(raw, "k", timeout=60).acquire(blocking_timeout=30)
+    clock = SimpleNamespace(sleep=sleep)
+    left = strike(monkeypatch, clock, "sleep", hit)
+    monkeypatch.setattr(_sync, "time", clock)
+    held = RedisLock(raw, "k", timeout=60)
+    with held:
+        with pytest.raises(error, match="the job took too long"):
+            RedisLock(raw, "k", timeout=60).acquire(blocking_timeout=30)
+        assert not left
+        assert raw.get("k") == held.local.token.decode()
+    assert raw.get("k") is None
 
 
 def test_an_error_of_the_socket_is_one_of_the_connection(monkeypatch, hf, raw):
