@@ -30,6 +30,7 @@ from handfast._engine.server_errors import is_cut_off, is_failover, is_on_the_mo
 
 __all__ = [
     "CLEANUP_FOR",
+    "CLEANUP_PAUSE_S",
     "MIN_REPLY_S",
     "SLOT_MOVE_S",
     "UNDO_WAIT",
@@ -50,6 +51,9 @@ UNDO_WAIT = 1.0
 
 CLEANUP_FOR = REPEAT_MS / 1000
 """Background cleanup gives up after this many seconds, the lifetime of a tombstone on the server."""
+
+CLEANUP_PAUSE_S = 0.5
+"""Pause before a background cleanup that the server refused is tried again, in seconds."""
 
 SLOT_MOVE_S = 2.0
 """A slot of a cluster that moves to another primary refuses calls meanwhile. For so many seconds such a call is tried
@@ -82,7 +86,7 @@ def time_left(until: float, now: float, call: Call) -> float:
 
 
 class Verdict(NamedTuple):
-    """What to do after a failure: raise ``error`` unless it is None, else send again after ``pause`` seconds."""
+    """What to do next, mostly after a failure: raise ``error`` unless it is None, else send after ``pause`` seconds."""
 
     error: Exception | None
     pause: float = 0.0
@@ -181,10 +185,12 @@ class Cleanup:
         """Return the seconds until it is given up."""
         return max(0.0, self._give_up_at - now)
 
-    def settle(self, outcome: Answer | ErrorReply, now: float) -> bool:
-        """Take the reply to the call. Return False if the next call, the same one, is better sent after a pause."""
+    def settle(self, outcome: Answer | ErrorReply, now: float) -> Verdict:
+        """Take the reply to the call. Return when, and on which connection, the next one is to be sent."""
+        verdict = Verdict(None)
         if isinstance(outcome, ErrorReply):
             self._was_cut_off = self._was_cut_off or is_cut_off(outcome)
+            verdict = Verdict(None, CLEANUP_PAUSE_S, is_failover(outcome))
         else:
             answer = outcome._replace(again=outcome.again or self._was_cut_off)
             self._was_cut_off = False
@@ -193,7 +199,7 @@ class Cleanup:
             except StopIteration as end:
                 self.call, self.result = None, end.value
         self.expire(now)
-        return self.call is None or isinstance(outcome, Answer)
+        return verdict
 
     def expire(self, now: float) -> None:
         """Give the cleanup up if its time is over."""

@@ -6,15 +6,19 @@ import asyncio
 import gc
 
 import pytest
+import redis
 
 from handfast import LeaseLost
 from handfast._drivers.sync import renewer as sync_renewer
+from handfast._protocol import retry
+from handfast._protocol.lease import release
 from handfast.acl import scripts_for
+from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, containing, script
-from tests._support.apis import ASYNCIO, until_queued
+from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.engine import Engine
 from tests._support.family import scripts_run, until_listening
-from tests._support.helpers import eventually_async
+from tests._support.helpers import eventually_async, settled
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 
@@ -239,6 +243,29 @@ async def test_a_block_that_lost_its_lease_does_not_release_the_next_holders(her
         leave.set()
     assert task.result() == token != lease.token
     assert Engine(raw).holders() == []
+
+
+# --- cleanups in the background
+
+
+async def test_a_cleanup_finds_the_new_primary_after_a_planned_failover(api, monkeypatch):
+    """The old one keeps the connection and refuses; no renewal and no other call opens a new one."""
+    monkeypatch.setattr(retry, "CLEANUP_PAUSE_S", 0.01)
+    with PrivateServer() as old, PrivateServer() as new, FaultProxy(old.url) as proxy:
+        with redis.Redis.from_url(old.url) as was, redis.Redis.from_url(new.url, decode_responses=True) as now:
+            client = api.handfast(proxy.url)
+            lease = await settled(client.lock("a").acquire())
+            renewer = client._driver._renewer if api is SYNC else client._driver._running_context().renewer
+            await eventually_async(lambda: api is ASYNCIO or renewer._session.is_open)
+            for key in was.scan_iter():
+                now.restore(key, was.pttl(key), was.dump(key))
+            assert Engine(now).holders() == [lease.token]
+            was.replicaof("127.0.0.1", 1)
+            proxy.retarget(new.url, cut=False)
+            renewer.remove(lease._state)
+            renewer.clean_up(release(lease._state, by_holder=False))
+            await eventually_async(lambda: Engine(now).holders() == [])
+            await settled(client.close())
 
 
 # --- leases that were dropped

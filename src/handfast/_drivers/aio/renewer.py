@@ -29,7 +29,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
 from handfast._engine.effects import Call, Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
-from handfast._protocol.retry import CLEANUP_FOR, Cleanup
+from handfast._protocol.retry import CLEANUP_FOR, CLEANUP_PAUSE_S, Cleanup
 
 if TYPE_CHECKING:
     from handfast._drivers.aio.router import Router
@@ -44,9 +44,6 @@ does not, so after a resume a loss is noticed within this time."""
 
 MIN_INTERVAL_S = 0.01
 """Shortest time between two passes over the table, in seconds, however many leases end one after the other."""
-
-CLEANUP_PAUSE_S = 0.5
-"""Pause before a cleanup that the server refused is tried again, in seconds."""
 
 
 class Renewer(LossNotifier):
@@ -203,26 +200,30 @@ class Renewer(LossNotifier):
 
     def _send_cleanup(self, cleanup: Cleanup, done: Future[Any]) -> None:
         if cleanup.call is not None:
-            sent = self._session_for(cleanup.call).send(cleanup.call, cleanup.time_left(monotonic()))
-            sent.add_done_callback(partial(self._on_cleanup, cleanup, done))
+            session = self._session_for(cleanup.call)
+            sent = session.send(cleanup.call, cleanup.time_left(monotonic()))
+            sent.add_done_callback(partial(self._on_cleanup, cleanup, done, session, session.breaks))
             return
         self._cleanups.discard(done)
         if not done.done():
             done.set_result(cleanup.result)
 
-    def _on_cleanup(self, cleanup: Cleanup, done: Future[Any], sent: Future[Outcome]) -> None:
-        error = sent.exception()
+    def _on_cleanup(
+        self, cleanup: Cleanup, done: Future[Any], session: Session | Router, breaks: int, sent: Future[Outcome]
+    ) -> None:
+        pause, error = CLEANUP_PAUSE_S, sent.exception()
         if error is not None:  # the connection was refused, which may pass, or the time is over
             cleanup.expire(inf if self._stopped else monotonic())
-            is_next = cleanup.call is None
-            if is_next:
+            if cleanup.call is None:
                 log.cleanup_given_up(error)
         else:
-            is_next = cleanup.settle(sent.result(), monotonic())
-        if is_next:
-            self._send_cleanup(cleanup, done)
+            _, pause, reconnect = cleanup.settle(sent.result(), monotonic())
+            if reconnect:
+                session.reconnect(breaks)
+        if pause and cleanup.call is not None:
+            self._loop.call_later(pause, self._send_cleanup, cleanup, done)
         else:
-            self._loop.call_later(CLEANUP_PAUSE_S, self._send_cleanup, cleanup, done)
+            self._send_cleanup(cleanup, done)
 
 
 def _raise(error: BaseException) -> None:

@@ -43,7 +43,7 @@ from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 from handfast._protocol.lease import RENEWALS_PER_TTL, LeaseState, LeaseTable, Renewal, release
-from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
+from handfast._protocol.retry import CLEANUP_FOR, CLEANUP_PAUSE_S, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
 __all__ = ["Renewer"]
@@ -306,8 +306,6 @@ class Renewer(LossNotifier):
         if not self._link.open(within, wait):
             return
         self._leases.renew_all(monotonic())  # the message that one was revoked may have been missed
-        for cleanup in self._cleanups:
-            cleanup.due_at = -inf
 
     @contextlib.contextmanager
     def sending(self) -> Iterator[None]:
@@ -383,19 +381,21 @@ class Renewer(LossNotifier):
     def _clean_up(self) -> None:
         now = monotonic()
         due = [one for one in self._cleanups if one.call and one.due_at <= now and one not in self._unanswered]
-        for cleanup in due:
-            cleanup.due_at = now + TICK_S  # in case it is refused
         self._send(self._session, [(one, one.call) for one in due if one.call], self.on_cleanup, sources=False)
 
     def on_cleanup(self, cleanup: Cleanup, outcome: Answer | ErrorReply) -> None:
         """Judge the reply to a cleanup."""
-        if isinstance(outcome, ErrorReply) and self.on_refused(cleanup, outcome):
-            return
         # Sources are sent only for scripts that the server does not know: some users may not send any.
         if isinstance(outcome, ErrorReply) and is_noscript(outcome) and cleanup.call:
             self._send(self._session, [(cleanup, cleanup.call)], self.on_cleanup, sources=True)
-        elif cleanup.settle(outcome, monotonic()):
-            cleanup.due_at = -inf
+            return
+        cleanup.due_at = monotonic() + CLEANUP_PAUSE_S  # in case no one else can send it either
+        if isinstance(outcome, ErrorReply) and self.on_refused(cleanup, outcome):
+            return
+        verdict = cleanup.settle(outcome, monotonic())
+        cleanup.due_at = monotonic() + verdict.pause
+        if verdict.reconnect:
+            self._session.close()
 
     def _drop_finished_cleanups(self) -> None:
         for cleanup in [cleanup for cleanup in self._cleanups if cleanup.call is None]:
