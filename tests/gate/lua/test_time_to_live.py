@@ -69,6 +69,11 @@ def test_a_waiter_that_comes_back_raises_them_too(a):
     live_for(a, LONG_MS + TTL_MS + 7 * HOUR_MS)
 
 
+def test_a_tombstone_raises_them_too(a):
+    a.cancel("t1")
+    live_for(a, 20_000 + 2 * HOUR_MS)
+
+
 def test_a_grant_beside_others_leaves_them_as_they_are(make):
     engine = make()
     for token in ("t1", "t2", "t3"):
