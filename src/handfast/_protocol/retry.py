@@ -167,23 +167,28 @@ class Cleanup:
     The driver sends ``call`` and passes each reply to `settle`, until ``call`` is None.
     """
 
-    __slots__ = ("_give_up_at", "_steps", "_was_cut_off", "call", "due_at", "result")
+    __slots__ = ("_give_up_at", "_pauses", "_steps", "_was_cut_off", "call", "due_at", "result")
 
     def __init__(self, steps: Steps[Any], give_up_at: float) -> None:
         self._steps = steps
         self._give_up_at = give_up_at
+        self._pauses = pauses()
         self.call: Call | None = next(steps)  # type: ignore[assignment]  # an undo never parks
         """The call to send next; None once the cleanup is finished or was given up."""
         self._was_cut_off = False
         """Whether the script of the call was, and has done some of its work."""
         self.due_at = -inf
-        """Not to be sent before this moment; for the driver to set."""
+        """Not to be sent before this moment, for a driver that asks."""
         self.result: Any = None
         """What the protocol returned; None if the cleanup was given up."""
 
     def time_left(self, now: float) -> float:
         """Return the seconds until it is given up."""
         return max(0.0, self._give_up_at - now)
+
+    def sent(self, now: float) -> None:
+        """Note that the call is sent now. If it has no reply, it is due again after a pause, which grows each time."""
+        self.due_at = now + next(self._pauses)
 
     def settle(self, outcome: Answer | ErrorReply, now: float) -> Verdict:
         """Take the reply to the call. Return when, and on which connection, the next one is to be sent."""
@@ -193,12 +198,13 @@ class Cleanup:
             verdict = Verdict(None, CLEANUP_PAUSE_S, is_failover(outcome))
         else:
             answer = outcome._replace(again=outcome.again or self._was_cut_off)
-            self._was_cut_off = False
+            self._was_cut_off, self._pauses = False, pauses()
             try:
                 self.call = self._steps.send(answer)  # type: ignore[assignment]  # an undo never parks
             except StopIteration as end:
                 self.call, self.result = None, end.value
         self.expire(now)
+        self.due_at = now + verdict.pause
         return verdict
 
     def expire(self, now: float) -> None:

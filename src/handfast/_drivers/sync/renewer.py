@@ -43,7 +43,7 @@ from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 from handfast._protocol.lease import RENEWALS_PER_TTL, LeaseState, LeaseTable, Renewal, release
-from handfast._protocol.retry import CLEANUP_FOR, CLEANUP_PAUSE_S, UNDO_WAIT, Cleanup
+from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
 __all__ = ["Renewer"]
@@ -109,6 +109,8 @@ class Renewer(LossNotifier):
         self._wakes_at = inf
         self._broke = False
         """Whether the connection broke in the last tick."""
+        self._opened_at = -inf
+        """When a connection was opened on which no reply has come yet; -inf if one has."""
         self._stopping = False
         self._running = threading.Lock()
         """Held by the thread while it runs, and for good after the end. Never waited for."""
@@ -151,7 +153,6 @@ class Renewer(LossNotifier):
 
     def take_over(self, cleanup: Cleanup) -> None:
         """Go on with an undo."""
-        cleanup.due_at = -inf
         self._cleanups.append(cleanup)
         self._wake()
 
@@ -276,7 +277,7 @@ class Renewer(LossNotifier):
         unreachable = None
         if not self._session.is_open:
             self._forget_unanswered()
-            if self._leases or self._cleanups:
+            if (self._leases or self._cleanups) and monotonic() >= self._opened_at + TICK_S:
                 unreachable = self._try(partial(self._open, self._patience(), self._spare_time()))
         was_open, has_broken = self._session.is_open, self._broke
         if was_open:
@@ -305,6 +306,7 @@ class Renewer(LossNotifier):
     def _open(self, within: float, wait: float) -> None:
         if not self._link.open(within, wait):
             return
+        self._opened_at = monotonic()
         self._leases.renew_all(monotonic())  # the message that one was revoked may have been missed
 
     @contextlib.contextmanager
@@ -381,20 +383,18 @@ class Renewer(LossNotifier):
     def _clean_up(self) -> None:
         now = monotonic()
         due = [one for one in self._cleanups if one.call and one.due_at <= now and one not in self._unanswered]
+        for cleanup in due:
+            cleanup.sent(now)
         self._send(self._session, [(one, one.call) for one in due if one.call], self.on_cleanup, sources=False)
 
     def on_cleanup(self, cleanup: Cleanup, outcome: Answer | ErrorReply) -> None:
         """Judge the reply to a cleanup."""
+        if isinstance(outcome, ErrorReply) and self.on_refused(cleanup, outcome):
+            return
         # Sources are sent only for scripts that the server does not know: some users may not send any.
         if isinstance(outcome, ErrorReply) and is_noscript(outcome) and cleanup.call:
             self._send(self._session, [(cleanup, cleanup.call)], self.on_cleanup, sources=True)
-            return
-        cleanup.due_at = monotonic() + CLEANUP_PAUSE_S  # in case no one else can send it either
-        if isinstance(outcome, ErrorReply) and self.on_refused(cleanup, outcome):
-            return
-        verdict = cleanup.settle(outcome, monotonic())
-        cleanup.due_at = monotonic() + verdict.pause
-        if verdict.reconnect:
+        elif cleanup.settle(outcome, monotonic()).reconnect:
             self._session.close()
 
     def _drop_finished_cleanups(self) -> None:
@@ -431,6 +431,7 @@ class Renewer(LossNotifier):
             one = next(iter(self._unanswered))
             sent_at, settle = self._unanswered.pop(one)
             self._silent_at = monotonic() + self._patience() if self._unanswered else inf
+            self._opened_at = -inf
             settle(one, reply if isinstance(reply, ErrorReply) else Answer(sent_at, reply))
 
     def _forget_unanswered(self) -> None:
