@@ -245,27 +245,6 @@ async def test_a_block_that_lost_its_lease_does_not_release_the_next_holders(her
     assert Engine(raw).holders() == []
 
 
-# --- connections that break at every call
-
-
-@pytest.mark.parametrize("what", ["permit_renew", "permit_release"])
-async def test_a_connection_that_breaks_at_every_renewal_or_cleanup_is_replaced_after_pauses(api, server, there, what):
-    """Until the lease has ended, in a second: else a client would open hundreds, as many as it can."""
-    with FaultProxy(server.url) as proxy:
-        client = api.handfast(proxy.url)
-        lease = await settled(client.lock("a", ttl=1).acquire())
-        renewer = client._driver._renewer if api is SYNC else client._driver._running_context().renewer
-        await eventually_async(lambda: api is ASYNCIO or renewer._session.is_open)
-        fault = proxy.lose_request(script(what), times=None)
-        if what == "permit_release":
-            renewer.remove(lease._state)
-            renewer.clean_up(release(lease._state, by_holder=False))
-        async with there.lock("a").acquire(timeout=20):
-            assert 1 < fault.happened < 60
-        fault.clear()
-        await settled(client.close())
-
-
 # --- cleanups in the background
 
 

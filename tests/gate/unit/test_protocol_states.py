@@ -427,6 +427,16 @@ def test_a_cleanup_sends_what_its_protocol_asks_until_that_ends():
     assert not attempt.needs_undo
 
 
+def test_a_cleanup_without_a_reply_is_due_again_after_pauses_that_grow_until_one_comes():
+    cleanup = Cleanup(cancel(Attempt(request(), TOKEN)), 120.0)
+    for _ in range(2):
+        for pause in (*PAUSES, PAUSES[-1]):
+            cleanup.sent(100.0)
+            assert cleanup.due_at == 100.0 + pause
+        cleanup.settle(Answer(100.0, [b"cancelled", 1]), 101.0)
+        assert cleanup.due_at == 101.0
+
+
 @pytest.mark.parametrize(("refused", "elsewhere"), [(LOADING, False), (READONLY, True), (NOPERM, False)])
 def test_a_refused_cleanup_is_sent_again_after_a_pause_until_its_time_is_up(refused, elsewhere):
     attempt = Attempt(request(), TOKEN)
