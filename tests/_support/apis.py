@@ -27,7 +27,7 @@ import handfast
 from handfast import AsyncHandfast, Handfast
 from tests._support.helpers import eventually_async, settled
 
-__all__ = ["ASYNCIO", "CROWDED", "SYNC", "Api", "take", "until_queued", "use"]
+__all__ = ["ASYNCIO", "CROWDED", "SYNC", "Api", "renewer_of", "take", "until_queued", "use"]
 
 TWINS = {
     getattr(handfast, name.removeprefix("Async")): getattr(handfast, name)
@@ -102,6 +102,12 @@ class CrowdedApi(Api):
 SYNC = Api("sync", Handfast, AsyncHandfast, redis)
 CROWDED = CrowdedApi("crowded", Handfast, AsyncHandfast, redis)
 ASYNCIO = Api("asyncio", AsyncHandfast, Handfast, redis.asyncio)
+
+
+def renewer_of(client):
+    """Return what renews the leases of a client: its thread, or what it has on this event loop."""
+    driver = client._driver
+    return driver._running_context().renewer if isinstance(client, AsyncHandfast) else driver._renewer
 
 
 async def until_queued(lock, waiting=1):

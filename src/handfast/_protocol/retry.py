@@ -86,7 +86,7 @@ def time_left(until: float, now: float, call: Call) -> float:
 
 
 class Verdict(NamedTuple):
-    """What to do next, mostly after a failure: raise ``error`` unless it is None, else send after ``pause`` seconds."""
+    """What to do after a failure: raise ``error`` unless it is None, else send again after ``pause`` seconds."""
 
     error: Exception | None
     pause: float = 0.0
@@ -178,7 +178,7 @@ class Cleanup:
         self._was_cut_off = False
         """Whether the script of the call was, and has done some of its work."""
         self.due_at = -inf
-        """Not to be sent before this moment, for a driver that asks."""
+        """Not to be sent before this moment."""
         self.result: Any = None
         """What the protocol returned; None if the cleanup was given up."""
 
@@ -190,12 +190,12 @@ class Cleanup:
         """Note that the call is sent now. If it has no reply, it is due again after a pause, which grows each time."""
         self.due_at = now + next(self._pauses)
 
-    def settle(self, outcome: Answer | ErrorReply, now: float) -> Verdict:
-        """Take the reply to the call. Return when, and on which connection, the next one is to be sent."""
-        verdict = Verdict(None)
+    def settle(self, outcome: Answer | ErrorReply, now: float) -> bool:
+        """Take the reply to the call. Return whether the next one needs another connection, to find the new primary."""
+        self.due_at = now
         if isinstance(outcome, ErrorReply):
+            self.due_at += CLEANUP_PAUSE_S
             self._was_cut_off = self._was_cut_off or is_cut_off(outcome)
-            verdict = Verdict(None, CLEANUP_PAUSE_S, is_failover(outcome))
         else:
             answer = outcome._replace(again=outcome.again or self._was_cut_off)
             self._was_cut_off, self._pauses = False, pauses()
@@ -204,8 +204,7 @@ class Cleanup:
             except StopIteration as end:
                 self.call, self.result = None, end.value
         self.expire(now)
-        self.due_at = now + verdict.pause
-        return verdict
+        return isinstance(outcome, ErrorReply) and is_failover(outcome)
 
     def expire(self, now: float) -> None:
         """Give the cleanup up if its time is over."""

@@ -22,7 +22,7 @@ from handfast import Handfast, LeaseLost
 from handfast._protocol.lease import release
 from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, script
-from tests._support.apis import ASYNCIO, SYNC
+from tests._support.apis import ASYNCIO, renewer_of
 from tests._support.family import until_listening
 from tests._support.helpers import eventually, eventually_async, settled, wall_clock
 
@@ -217,11 +217,11 @@ def test_a_release_without_a_server_raises_the_client_librarys_error():
 
 @pytest.mark.parametrize("what", ["permit_renew", "permit_release"])
 async def test_a_connection_that_breaks_at_every_renewal_or_cleanup_is_replaced_after_pauses(api, server, there, what):
-    """Until the lease has ended, in a second: else a client would open hundreds, as many as it can."""
+    """Otherwise a client opens hundreds within the second for which the lease lasts."""
     with FaultProxy(server.url) as proxy:
         client = api.handfast(proxy.url)
         lease = await settled(client.lock("a", ttl=1).acquire())
-        renewer = client._driver._renewer if api is SYNC else client._driver._running_context().renewer
+        renewer = renewer_of(client)
         await eventually_async(lambda: api is ASYNCIO or renewer._session.is_open)
         fault = proxy.lose_request(script(what), times=None)
         if what == "permit_release":

@@ -15,7 +15,7 @@ from handfast._protocol.lease import release
 from handfast.acl import scripts_for
 from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, containing, script
-from tests._support.apis import ASYNCIO, SYNC, until_queued
+from tests._support.apis import ASYNCIO, renewer_of, until_queued
 from tests._support.engine import Engine
 from tests._support.family import scripts_run, until_listening
 from tests._support.helpers import eventually_async, settled
@@ -255,7 +255,7 @@ async def test_a_cleanup_finds_the_new_primary_after_a_planned_failover(api, mon
         with redis.Redis.from_url(old.url) as was, redis.Redis.from_url(new.url, decode_responses=True) as now:
             client = api.handfast(proxy.url)
             lease = await settled(client.lock("a").acquire())
-            renewer = client._driver._renewer if api is SYNC else client._driver._running_context().renewer
+            renewer = renewer_of(client)
             await eventually_async(lambda: api is ASYNCIO or renewer._session.is_open)
             for key in was.scan_iter():
                 now.restore(key, was.pttl(key), was.dump(key))

@@ -111,7 +111,7 @@ def test_an_older_error_is_not_raised_again(monkeypatch, server, raw, limit):
 
 
 def test_a_wait_of_the_replacement_for_redis_py_ends(monkeypatch, raw, limit):
-    """The cleanup, in a thread of its own, sleeps too: a signal there could end the wait for it, and the test before it."""
+    """One signal: a second one, in the thread of the cleanup, could end the wait for that thread, which outlives the test."""
     error, hit = limit
     clock = SimpleNamespace(sleep=sleep)
     left = strike(monkeypatch, clock, "sleep", hit)

@@ -102,7 +102,7 @@ def test_a_release_lets_go_when_the_server_has_answered(replies, result):
 def test_background_cleanup_does_not_let_go():
     one = a_lease()
     cleanup = Cleanup(release(one, by_holder=False), 120.0)
-    assert cleanup.settle(Answer(100.0, [b"released", 0]), 100.0) == Verdict(None)
+    assert not cleanup.settle(Answer(100.0, [b"released", 0]), 100.0)
     assert (cleanup.result, one.is_released) == (True, False)
 
 
@@ -363,8 +363,8 @@ def test_a_call_that_was_cut_off_may_have_run():
 @pytest.mark.parametrize(("refused", "released"), [(CUT_OFF, True), (LOADING, False)])
 def test_a_release_in_the_background_that_was_cut_off_and_is_then_unknown_has_released(refused, released):
     cleanup = Cleanup(release(a_lease(), by_holder=False), 120.0)
-    assert cleanup.settle(refused, 100.0).pause
-    assert cleanup.settle(Answer(100.0, [b"unknown"]), 100.0) == Verdict(None)
+    for outcome in (refused, Answer(100.0, [b"unknown"])):
+        assert not cleanup.settle(outcome, 100.0)
     assert cleanup.result is released
 
 
@@ -420,9 +420,9 @@ def test_a_cleanup_sends_what_its_protocol_asks_until_that_ends():
     attempt.may_be_there = True
     cleanup = Cleanup(cancel(attempt), 120.0)
     assert cleanup.call == request().cancel(TOKEN)
-    assert cleanup.settle(Answer(100.0, [b"cancelled", 1]), 100.0) == Verdict(None), "at once: there is more"
-    assert cleanup.call == request().cancel(TOKEN)
-    assert cleanup.settle(Answer(100.0, [b"cancelled", 0]), 100.0) == Verdict(None)
+    cleanup.settle(Answer(100.0, [b"cancelled", 1]), 100.0)
+    assert (cleanup.call, cleanup.due_at) == (request().cancel(TOKEN), 100.0), "at once: there is more"
+    cleanup.settle(Answer(100.0, [b"cancelled", 0]), 100.0)
     assert cleanup.call is None
     assert not attempt.needs_undo
 
@@ -442,8 +442,9 @@ def test_a_refused_cleanup_is_sent_again_after_a_pause_until_its_time_is_up(refu
     attempt = Attempt(request(), TOKEN)
     attempt.may_be_there = True
     cleanup = Cleanup(cancel(attempt), 120.0)
-    assert cleanup.settle(refused, 119.0) == Verdict(None, CLEANUP_PAUSE_S, elsewhere)
-    assert (cleanup.call, cleanup.time_left(119.0)) == (request().cancel(TOKEN), 1.0)
+    assert cleanup.settle(refused, 119.0) is elsewhere
+    assert (cleanup.call, cleanup.due_at) == (request().cancel(TOKEN), 119.0 + CLEANUP_PAUSE_S)
+    assert cleanup.time_left(119.0) == 1.0
     cleanup.settle(refused, 120.0)
     assert (cleanup.call, cleanup.result) == (None, None)
     assert attempt.needs_undo

@@ -211,17 +211,16 @@ class Renewer(LossNotifier):
     def _on_cleanup(
         self, cleanup: Cleanup, done: Future[Any], session: Session | Router, breaks: int, sent: Future[Outcome]
     ) -> None:
-        pause, error = CLEANUP_PAUSE_S, sent.exception()
+        error, now = sent.exception(), monotonic()
         if error is not None:  # the connection was refused, which may pass, or the time is over
-            cleanup.expire(inf if self._stopped else monotonic())
+            cleanup.due_at = now + CLEANUP_PAUSE_S
+            cleanup.expire(inf if self._stopped else now)
             if cleanup.call is None:
                 log.cleanup_given_up(error)
-        else:
-            _, pause, reconnect = cleanup.settle(sent.result(), monotonic())
-            if reconnect:
-                session.reconnect(breaks)
-        if pause and cleanup.call is not None:
-            self._loop.call_later(pause, self._send_cleanup, cleanup, done)
+        elif cleanup.settle(sent.result(), now):
+            session.reconnect(breaks)
+        if cleanup.call is not None and cleanup.due_at > now:
+            self._loop.call_later(cleanup.due_at - now, self._send_cleanup, cleanup, done)
         else:
             self._send_cleanup(cleanup, done)
 

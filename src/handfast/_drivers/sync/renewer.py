@@ -110,7 +110,11 @@ class Renewer(LossNotifier):
         self._broke = False
         """Whether the connection broke in the last tick."""
         self._opened_at = -inf
-        """When a connection was opened on which no reply has come yet; -inf if one has."""
+        """When a connection was opened on which no reply has come yet; -inf if one has.
+
+        If it breaks by then, another one is opened only after a pause: else a server that accepts only to hang up would
+        be connected to without end.
+        """
         self._stopping = False
         self._running = threading.Lock()
         """Held by the thread while it runs, and for good after the end. Never waited for."""
@@ -277,7 +281,7 @@ class Renewer(LossNotifier):
         unreachable = None
         if not self._session.is_open:
             self._forget_unanswered()
-            if (self._leases or self._cleanups) and monotonic() >= self._opened_at + TICK_S:
+            if (self._leases or self._cleanups) and monotonic() >= self._opened_at + self._spare_time():
                 unreachable = self._try(partial(self._open, self._patience(), self._spare_time()))
         was_open, has_broken = self._session.is_open, self._broke
         if was_open:
@@ -394,7 +398,7 @@ class Renewer(LossNotifier):
         # Sources are sent only for scripts that the server does not know: some users may not send any.
         if isinstance(outcome, ErrorReply) and is_noscript(outcome) and cleanup.call:
             self._send(self._session, [(cleanup, cleanup.call)], self.on_cleanup, sources=True)
-        elif cleanup.settle(outcome, monotonic()).reconnect:
+        elif cleanup.settle(outcome, monotonic()):
             self._session.close()
 
     def _drop_finished_cleanups(self) -> None:
@@ -444,7 +448,7 @@ class Renewer(LossNotifier):
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _spare_time(self) -> float:
-        """Seconds to wait for a connection before leases are renewed on another one.
+        """Seconds to wait for a connection, or for another one after it, before leases are renewed through the pool.
 
         A tick at most, and a part of what the first lease to end has left.
         """
