@@ -28,7 +28,7 @@ from handfast._engine.header import HeaderError, read_header
 from handfast._engine.replies import Reader, Reply, reader, tagged
 from handfast._engine.script import LuaScript
 from handfast._naming import name_publicly
-from handfast._protocol.structures import run_script
+from handfast._protocol.scripts import run_script
 
 __all__ = ["HeaderError", "Reply", "Script"]
 

@@ -1,1 +1,1 @@
-"""Layer 5, the API: signatures, docstrings, and one call of the driver in each. ``sync`` is generated from ``aio``."""
+"""Layer 6, the API: signatures, docstrings, and one call of the driver in each. ``sync`` is generated from ``aio``."""

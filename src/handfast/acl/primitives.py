@@ -13,7 +13,6 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import get_args
 
-from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS
@@ -24,9 +23,10 @@ from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_o
 from handfast._engine.limits import Limit, LimitRequest
 from handfast._engine.names import LIMITS, NamePattern
 from handfast._engine.once import NEVER, OnceRequest
-from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.script import LuaScript, load
 from handfast._engine.server_facts import INFO, TIME
+from handfast._structures.autocomplete import AutocompleteCalls
+from handfast._structures.scores import ScoreCalls
 from handfast.acl.commands import commands_of
 from handfast.arguments import Kind
 from handfast.fencing.values import guard_key

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from handfast._api.aio.autocomplete import AsyncAutocomplete
 from handfast._api.aio.client import AsyncHandfast
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.limiter import AsyncAdmission, AsyncLimiter
@@ -11,10 +10,11 @@ from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLeaseOfAll, AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLease, AsyncRLock
 from handfast._api.aio.rwlock import AsyncReadLock, AsyncRWLease, AsyncRWLock, AsyncWriteLock
-from handfast._api.aio.scores import AsyncScores
 from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._drivers.aio.scope import AcquireContext  # asyncio only
 from handfast._naming import name_publicly
+from handfast._structures.aio.autocomplete import AsyncAutocomplete
+from handfast._structures.aio.scores import AsyncScores
 
 __all__ = [
     "AcquireContext",  # asyncio only

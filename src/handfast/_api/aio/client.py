@@ -7,20 +7,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, get_args
 from weakref import WeakSet
 
-from handfast._api.aio.autocomplete import AsyncAutocomplete
 from handfast._api.aio.limiter import AsyncLimiter
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLock
 from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
-from handfast._api.aio.scores import AsyncScores
 from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._api.per_caller import PerCaller, ReentrantHold
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import wall_clock
-from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import (
     DEFAULT_KEEP_S,
@@ -35,7 +31,6 @@ from handfast._engine.defaults import (
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
 from handfast._engine.limits import LimitRequest
-from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_int,
@@ -51,6 +46,11 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
+from handfast._structures.aio.autocomplete import AsyncAutocomplete
+from handfast._structures.aio.scores import AsyncScores
+from handfast._structures.autocomplete import AutocompleteCalls
+from handfast._structures.scores import ScoreCalls
+from handfast._uncopied import Uncopied
 from handfast.arguments import AsyncRedisClient, AsyncRedisClusterClient, Duration, Kind, OnLimit, OnLost, OnRunning
 
 if TYPE_CHECKING:

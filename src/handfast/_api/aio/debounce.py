@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, coroutine_function
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
+from handfast._uncopied import Uncopied
 
 __all__ = ["AsyncDebounce"]
 

@@ -10,7 +10,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import ClassVar
 
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
 from handfast._drivers.clock import monotonic
@@ -18,6 +17,7 @@ from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
 

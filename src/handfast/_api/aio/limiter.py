@@ -8,7 +8,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, coroutine_function
-from handfast._api.uncopied import Uncopied
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
@@ -16,6 +15,7 @@ from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._protocol import limiting
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
 

@@ -11,7 +11,6 @@ from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
 from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.results import Codec
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._drivers.blocks import Blocks
@@ -22,6 +21,7 @@ from handfast._naming import name_publicly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.decorators import NameTemplate, coroutine_function
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._drivers.blocks import Blocks
@@ -26,6 +25,7 @@ from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.validate import check_on_busy, reply_seconds, wait_seconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 
 # sync only: from handfast.arguments import CancelEvent
 from handfast.arguments import Duration, OnBusy, OnLost

@@ -9,11 +9,11 @@ from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
 

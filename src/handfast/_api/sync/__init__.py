@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from handfast._api.sync.autocomplete import Autocomplete
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.limiter import Admission, Limiter
@@ -11,9 +10,10 @@ from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LeaseOfAll, LockAll
 from handfast._api.sync.rlock import RLease, RLock
 from handfast._api.sync.rwlock import ReadLock, RWLease, RWLock, WriteLock
-from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
 from handfast._naming import name_publicly
+from handfast._structures.sync.autocomplete import Autocomplete
+from handfast._structures.sync.scores import Scores
 
 __all__ = [
     "Admission",

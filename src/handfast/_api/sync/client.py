@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, cast, get_args
 from weakref import WeakSet
 
 from handfast._api.per_caller import PerCaller, ReentrantHold
-from handfast._api.sync.autocomplete import Autocomplete
 from handfast._api.sync.limiter import Limiter
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
 from handfast._api.sync.rlock import RLock
 from handfast._api.sync.rwlock import RWLease, RWLock
-from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.clock import wall_clock
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import (
     DEFAULT_KEEP_S,
@@ -35,7 +31,6 @@ from handfast._engine.defaults import (
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
 from handfast._engine.limits import LimitRequest
-from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_int,
@@ -51,6 +46,11 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
+from handfast._structures.autocomplete import AutocompleteCalls
+from handfast._structures.scores import ScoreCalls
+from handfast._structures.sync.autocomplete import Autocomplete
+from handfast._structures.sync.scores import Scores
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
 
 if TYPE_CHECKING:

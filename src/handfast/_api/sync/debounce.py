@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
+from handfast._uncopied import Uncopied
 
 __all__ = ["Debounce"]
 

@@ -11,7 +11,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import ClassVar
 
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
@@ -19,6 +18,7 @@ from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
 

@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function
-from handfast._api.uncopied import Uncopied
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.driver import SyncDriver
@@ -17,6 +16,7 @@ from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._protocol import limiting
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
 

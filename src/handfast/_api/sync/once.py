@@ -12,7 +12,6 @@ from handfast._api.decorators import CallKey, plain_function
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.driver import SyncDriver
@@ -23,6 +22,7 @@ from handfast._naming import name_publicly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
 

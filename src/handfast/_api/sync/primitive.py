@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.decorators import NameTemplate, plain_function
 from handfast._api.sync.lease import Lease
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
@@ -25,6 +24,7 @@ from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.validate import check_cancel, check_on_busy, reply_seconds, wait_seconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import CancelEvent, Duration, OnBusy, OnLost
 from handfast.errors import AcquireTimeout, QueueFull
 

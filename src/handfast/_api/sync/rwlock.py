@@ -10,11 +10,11 @@ from handfast._api.per_caller import PerCaller
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._uncopied import Uncopied
 from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
 

@@ -1,4 +1,4 @@
-"""The calls of an autocomplete index, and the format of its entries.
+"""An autocomplete index: the format of its entries, its calls, and how it is completed.
 
 All entries have score 0 in one sorted set, so the server sorts them by their bytes. Entries that begin with a prefix
 are adjacent, and one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points and never contains the byte 255, so a
@@ -7,21 +7,27 @@ prefix followed by 255 is the end of its range.
 With ``fold_case`` an entry is the folded name, a zero byte and the name as given. The zero byte sorts a name before all
 longer names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the
 separator and sorts after it. With ``ranked`` a second sorted set has the same entries by rank.
+
+Completion is one read for names without a rank, which lie side by side on the server. For ranked names the server
+chooses the one of two ways that is likely to be shorter (see ``names_best.lua``): to scan all names with the prefix, or
+to walk from the best rank down until enough names match. One call is nearly always enough; otherwise further short
+calls follow. A walk that took longer than a scan would is abandoned for the scan. The result of several calls is not a
+snapshot: names that are added, removed or ranked anew between them may be missing or not.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from handfast._engine.effects import Call
+from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
 
-__all__ = ["AutocompleteCalls"]
+__all__ = ["AutocompleteCalls", "complete"]
 
 BORDER = rb"\x00(?!\xff)"
 """Separates the folded name from the name."""
@@ -93,7 +99,7 @@ class AutocompleteCalls:
         return Call(command("ZRANGEBYLEX", 6), pack([self._names, *span, "LIMIT", 0, limit]))
 
     def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
-        """Read names in order of rank: one step of the scan or walk that ``lua/names_best.lua`` describes."""
+        """Read names in order of rank: one step of the scan or walk that ``names_best.lua`` describes."""
         return Call(BEST.prefix, pack([self._names, self._ranks, prefix, limit, way, start, after]))
 
     def size(self) -> Call:
@@ -120,3 +126,40 @@ def fold(text: str) -> str:
     letter in it, so a prefix that ends before the accent matches too: "e" matches "élan", and 하 matches 한.
     """
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
+
+
+def complete(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple[str, ...]]:
+    """Return at most ``limit`` names with that prefix: the first in byte order, or those of the highest score."""
+    if not index.ranked:
+        answer: Answer = yield index.first(prefix, limit)
+        return tuple(map(index.name_of, answer.reply))
+    answer = yield index.best(prefix, limit)
+    entries = yield from (_scan if answer.reply[0] == b"scanned" else _walk)(index, prefix, limit, answer)
+    return tuple(map(index.name_of, entries))
+
+
+def _scan(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
+    """Continue a scan after its first batch, keeping the best entries of all batches."""
+    best: list[tuple[float, bytes]] = []
+    while True:
+        _, _, ranked, last = answer.reply
+        best += zip(map(float, ranked[1::2]), ranked[::2], strict=True)
+        best.sort()
+        del best[limit:]
+        if not last:
+            return [entry for _, entry in best]
+        answer = yield index.best(prefix, limit, "scan", after=last)
+
+
+def _walk(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
+    """Continue a walk from the best rank down, until enough names match."""
+    found: dict[bytes, None] = {}
+    while True:
+        _, matching, entries, following, last = answer.reply
+        found.update(dict.fromkeys(entries))
+        if not following or len(found) >= min(limit, matching):
+            return found
+        if following > matching:
+            answer = yield index.best(prefix, limit, "scan")
+            return (yield from _scan(index, prefix, limit, answer))
+        answer = yield index.best(prefix, limit - len(found), "walk", start=following, after=last)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_limit, check_score, utf8
-from handfast._protocol.structures import advance, ask, in_batches, read_scores
+from handfast._structures.scores import ScoreCalls, advance, read_scores
+from handfast._structures.sending import ask, in_batches
+from handfast._uncopied import Uncopied
 
 if TYPE_CHECKING:
     from handfast.records import Advance, Scored

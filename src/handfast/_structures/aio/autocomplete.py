@@ -1,20 +1,19 @@
-# Generated from _api/aio/autocomplete.py by tools/unasync.py: edit that file and run the tool.
 """An index of names that completes prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from handfast._api.uncopied import Uncopied
-from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.autocomplete_calls import AutocompleteCalls
+from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.validate import check_limit, check_score
-from handfast._protocol.structures import ask, complete, in_batches
+from handfast._structures.autocomplete import AutocompleteCalls, complete
+from handfast._structures.sending import ask, in_batches
+from handfast._uncopied import Uncopied
 
-__all__ = ["Autocomplete"]
+__all__ = ["AsyncAutocomplete"]
 
 
-class Autocomplete(Uncopied):
+class AsyncAutocomplete(Uncopied):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
@@ -25,11 +24,11 @@ class Autocomplete(Uncopied):
 
     Example:
         cities = hf.autocomplete("cities", fold_case=True)
-        cities.add(["Berlin", "Bern"])
-        cities.complete("be")
+        await cities.add(["Berlin", "Bern"])
+        await cities.complete("be")
     """
 
-    def __init__(self, driver: SyncDriver, calls: AutocompleteCalls) -> None:
+    def __init__(self, driver: AsyncDriver, calls: AutocompleteCalls) -> None:
         self._driver = driver
         self._calls = calls
 
@@ -41,7 +40,7 @@ class Autocomplete(Uncopied):
         """The name that the object was made with."""
         return self._calls.name
 
-    def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
+    async def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
         """Add entries; those that are there already stay.
 
         Args:
@@ -57,19 +56,19 @@ class Autocomplete(Uncopied):
             if not self._calls.ranked:
                 raise TypeError(f"{self.name!r} does not rank its names: make it with ranked=True to give them scores")
             scored = [(self._calls.entry(name), check_score(score, name)) for name, score in names.items()]
-            self._driver.run(in_batches(self._calls.rank, scored), self.name)
+            await self._driver.run(in_batches(self._calls.rank, scored), self.name)
         else:
-            self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
+            await self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
 
-    def remove(self, names: str | Iterable[str]) -> None:
+    async def remove(self, names: str | Iterable[str]) -> None:
         """Remove entries, spelled as they were added. Those that are not there are ignored.
 
         Args:
             names: One entry, or several.
         """
-        self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
+        await self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
 
-    def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
+    async def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """Return entries that begin with a prefix, and write nothing.
 
         They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in
@@ -80,15 +79,15 @@ class Autocomplete(Uncopied):
             prefix: What the entries begin with; the empty prefix returns all of them.
             limit: How many entries at most, from 1 to 10,000.
         """
-        return self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
+        return await self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
 
-    def size(self) -> int:
+    async def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(self._driver.run(ask(self._calls.size()), self.name))
+        return int(await self._driver.run(ask(self._calls.size()), self.name))
 
-    def clear(self) -> None:
+    async def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        self._driver.run(ask(self._calls.clear()), self.name)
+        await self._driver.run(ask(self._calls.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
         return [self._calls.entry(name) for name in ([names] if isinstance(names, str) else names)]

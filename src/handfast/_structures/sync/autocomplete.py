@@ -1,19 +1,20 @@
+# Generated from _structures/aio/autocomplete.py by tools/unasync.py: edit that file and run the tool.
 """An index of names that completes prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from handfast._api.uncopied import Uncopied
-from handfast._drivers.aio.driver import AsyncDriver
-from handfast._engine.autocomplete_calls import AutocompleteCalls
+from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.validate import check_limit, check_score
-from handfast._protocol.structures import ask, complete, in_batches
+from handfast._structures.autocomplete import AutocompleteCalls, complete
+from handfast._structures.sending import ask, in_batches
+from handfast._uncopied import Uncopied
 
-__all__ = ["AsyncAutocomplete"]
+__all__ = ["Autocomplete"]
 
 
-class AsyncAutocomplete(Uncopied):
+class Autocomplete(Uncopied):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
@@ -24,11 +25,11 @@ class AsyncAutocomplete(Uncopied):
 
     Example:
         cities = hf.autocomplete("cities", fold_case=True)
-        await cities.add(["Berlin", "Bern"])
-        await cities.complete("be")
+        cities.add(["Berlin", "Bern"])
+        cities.complete("be")
     """
 
-    def __init__(self, driver: AsyncDriver, calls: AutocompleteCalls) -> None:
+    def __init__(self, driver: SyncDriver, calls: AutocompleteCalls) -> None:
         self._driver = driver
         self._calls = calls
 
@@ -40,7 +41,7 @@ class AsyncAutocomplete(Uncopied):
         """The name that the object was made with."""
         return self._calls.name
 
-    async def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
+    def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
         """Add entries; those that are there already stay.
 
         Args:
@@ -56,19 +57,19 @@ class AsyncAutocomplete(Uncopied):
             if not self._calls.ranked:
                 raise TypeError(f"{self.name!r} does not rank its names: make it with ranked=True to give them scores")
             scored = [(self._calls.entry(name), check_score(score, name)) for name, score in names.items()]
-            await self._driver.run(in_batches(self._calls.rank, scored), self.name)
+            self._driver.run(in_batches(self._calls.rank, scored), self.name)
         else:
-            await self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
+            self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
 
-    async def remove(self, names: str | Iterable[str]) -> None:
+    def remove(self, names: str | Iterable[str]) -> None:
         """Remove entries, spelled as they were added. Those that are not there are ignored.
 
         Args:
             names: One entry, or several.
         """
-        await self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
+        self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
 
-    async def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
+    def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """Return entries that begin with a prefix, and write nothing.
 
         They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in
@@ -79,15 +80,15 @@ class AsyncAutocomplete(Uncopied):
             prefix: What the entries begin with; the empty prefix returns all of them.
             limit: How many entries at most, from 1 to 10,000.
         """
-        return await self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
+        return self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
 
-    async def size(self) -> int:
+    def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(await self._driver.run(ask(self._calls.size()), self.name))
+        return int(self._driver.run(ask(self._calls.size()), self.name))
 
-    async def clear(self) -> None:
+    def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        await self._driver.run(ask(self._calls.clear()), self.name)
+        self._driver.run(ask(self._calls.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
         return [self._calls.entry(name) for name in ([names] if isinstance(names, str) else names)]

@@ -1,4 +1,4 @@
-# Generated from _api/aio/scores.py by tools/unasync.py: edit that file and run the tool.
+# Generated from _structures/aio/scores.py by tools/unasync.py: edit that file and run the tool.
 """Members whose scores only grow: when each was last seen, how far each has come."""
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_limit, check_score, utf8
-from handfast._protocol.structures import advance, ask, in_batches, read_scores
+from handfast._structures.scores import ScoreCalls, advance, read_scores
+from handfast._structures.sending import ask, in_batches
+from handfast._uncopied import Uncopied
 
 if TYPE_CHECKING:
     from handfast.records import Advance, Scored

@@ -1,14 +1,19 @@
-"""The calls of a sorted set whose members' scores only increase."""
+"""A sorted set whose members' scores only increase: its calls, and how their replies are read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from handfast._engine.effects import Call
+from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.script import command, load, pack
+from handfast._structures.sending import batches
 
-__all__ = ["ScoreCalls"]
+if TYPE_CHECKING:
+    from handfast.records import Advance, Scored
+
+__all__ = ["ScoreCalls", "advance", "read_scores"]
 
 ADVANCE = load("scores_advance")
 
@@ -54,3 +59,27 @@ class ScoreCalls:
     def clear(self) -> Call:
         """Delete the set and all its members."""
         return Call(command("UNLINK", 1), pack([self._scores]))
+
+
+def advance(board: ScoreCalls, pairs: Sequence[tuple[float, bytes]], token: str) -> Steps[Advance]:
+    """Move all members forward, batch by batch, and count the effects."""
+    from handfast.records import Advance
+
+    added = moved = stale = 0
+    for number, batch in enumerate(batches(pairs)):
+        answer: Answer = yield board.advance(batch, f"{token}:{number}")
+        added, moved, stale = added + answer.reply[1], moved + answer.reply[2], stale + answer.reply[3]
+    return Advance(added, moved, stale)
+
+
+def read_scores(call: Call) -> Steps[tuple[Scored, ...]]:
+    """Make a call that reads members, and return them with their scores."""
+    from handfast.records import Scored
+
+    answer: Answer = yield call
+    return tuple(Scored(member.decode(), float(score)) for member, score in _pairs(answer.reply))
+
+
+def _pairs(reply: list[Any]) -> list[Any]:
+    """Return members and scores side by side, however the server groups them."""
+    return reply if reply and isinstance(reply[0], list) else list(zip(reply[::2], reply[1::2], strict=True))
