@@ -47,7 +47,7 @@ async def settled(client):
     """Wait until this client has no request, renewal or cleanup under way."""
     context = context_of(client)
     await eventually_async(
-        lambda: context.session.is_idle and context.renewer.is_idle and context.session._connecting is None
+        lambda: context.session.is_idle and context.renewer.is_idle and not context.session._connection.is_opening
     )
 
 
@@ -322,7 +322,7 @@ class _Strike:
 
     def transport(self):
         session = self.session()
-        return session and session._transport
+        return session and session._connection.transport
 
     def open_up(self):
         transport = self.transport()

@@ -206,7 +206,7 @@ async def test_an_undo_that_is_cancelled_goes_on_and_is_not_begun_again():
 
 async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):
     lease = await scene.lock.acquire()
-    context_of(scene.mine).session._transport.pause_writing()  # so that it cannot be released at once
+    context_of(scene.mine).session._connection.transport.pause_writing()  # so that it cannot be released at once
     task = asyncio.create_task(lease.release())
     for _ in range(2):  # the second time while it cleans up
         await asyncio.sleep(0.01)
@@ -214,7 +214,7 @@ async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):
     await asyncio.wait((task,))
     assert task.cancelled()
     assert scene.engine.holders() == [lease.token]
-    context_of(scene.mine).session._transport.resume_writing()
+    context_of(scene.mine).session._connection.transport.resume_writing()
     await settled(scene.mine)
     assert scene.engine.holders() == []
     assert await lease.release() is True, "it was given up, and by this lease"

@@ -143,7 +143,7 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
     session = session_of(far)
     with contextlib.ExitStack() as trouble:
         if state == "unsent":
-            session._transport.pause_writing()
+            session._connection.transport.pause_writing()
             await eventually_async(lambda: session._outbox)
         else:
             trouble.enter_context(proxy.black_hole("to server"))
@@ -153,7 +153,7 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
         releasing = asyncio.create_task(lease.release())
         await asyncio.sleep(0.01)
     if state == "unsent":
-        session._transport.resume_writing()
+        session._connection.transport.resume_writing()
     else:
         proxy.cut()
     assert await releasing is True

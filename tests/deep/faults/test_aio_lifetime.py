@@ -105,7 +105,7 @@ async def main():
     other, hf = AsyncHandfast(url), AsyncHandfast(url)
     await use(hf)
     await use(other)
-    transport = next(iter(hf._driver._contexts.values())).session._transport._transport
+    transport = next(iter(hf._driver._contexts.values())).session._connection.transport._transport
     del hf
     gc.collect()
     for _ in range(5):
@@ -294,8 +294,8 @@ async def test_a_close_that_is_cancelled_closes_the_connection(mine, other, raw)
     client = AsyncHandfast(mine._driver._connector)
     waiter = asyncio.create_task(client.lock("a").acquire())
     await eventually_async(Engine(raw).queue)
-    known = session_of(client)._transport._transport
-    session_of(client)._transport.pause_writing()  # so that the request cannot be taken back
+    known = session_of(client)._connection.transport._transport
+    session_of(client)._connection.transport.pause_writing()  # so that the request cannot be taken back
     closing = asyncio.create_task(client.close())
     await asyncio.sleep(0.01)
     closing.cancel()

@@ -93,9 +93,9 @@ async def test_a_task_that_finds_the_loss_itself_is_cancelled_at_its_next_await(
 async def test_a_loss_that_strikes_while_the_block_is_being_left_cancels_nothing(mine, take, raw):
     with pytest.raises(LeaseLost):
         async with mine.lock("a"):
-            session_of(mine)._transport.pause_writing()  # the release cannot leave before the lease is taken
+            session_of(mine)._connection.transport.pause_writing()  # the release cannot leave before the lease is taken
             taking = soon(take())
-            taking.add_done_callback(lambda _: session_of(mine)._transport.resume_writing())
+            taking.add_done_callback(lambda _: session_of(mine)._connection.transport.resume_writing())
     await taking
     assert clean()
     await asyncio.sleep(0.01)
@@ -135,14 +135,14 @@ async def test_a_cancellation_from_outside_while_the_block_is_being_left_wins(mi
     async def work():
         async with mine.lock("a"):
             raw.flushall()
-            session_of(mine)._transport._transport.pause_reading()
+            session_of(mine)._connection.transport._transport.pause_reading()
 
     task = soon(work())
-    await eventually_async(lambda: not session_of(mine)._transport._transport.is_reading())
+    await eventually_async(lambda: not session_of(mine)._connection.transport._transport.is_reading())
     task.cancel()
     await asyncio.sleep(0.01)
     assert not task.done(), "the release is not answered yet"
-    session_of(mine)._transport._transport.resume_reading()
+    session_of(mine)._connection.transport._transport.resume_reading()
     await asyncio.wait((task,))
     assert task.cancelled()
     assert await settled_and_free(mine, raw)
@@ -186,10 +186,10 @@ async def test_a_block_after_a_block_that_was_lost_is_not_struck(mine, take):
 async def test_an_asynchronous_generator_that_is_closed_has_given_its_lease_up_by_then(mine, raw):
     generator = generate(mine.lock("a"), [])
     await anext(generator)
-    session_of(mine)._transport.pause_writing()
+    session_of(mine)._connection.transport.pause_writing()
     closing = soon(generator.aclose())
     await asyncio.sleep(0.02)
     assert not closing.done()
-    session_of(mine)._transport.resume_writing()
+    session_of(mine)._connection.transport.resume_writing()
     await closing
     assert Engine(raw).holders() == []

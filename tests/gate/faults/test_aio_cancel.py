@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from handfast import AcquireTimeout, AsyncHandfast
-from handfast._drivers.aio.session import Session
+from handfast._drivers.aio.connection import Connection
 from handfast.testing import Stepper
 from tests._support.cancelling import (
     OPERATIONS,
@@ -42,7 +42,7 @@ async def test_the_harness_reaches_the_server_before_it_cancels(scene):
 
 
 async def test_a_connecting_task_that_is_cancelled_is_followed_by_another(server, raw, monkeypatch):
-    connect, struck, seen = Session._connect, [], []
+    connect, struck, seen = Connection._open, [], []
 
     async def stepped(self):
         def strike(number, _):
@@ -53,7 +53,7 @@ async def test_a_connecting_task_that_is_cancelled_is_followed_by_another(server
 
         await Stepper(connect(self), at=strike)
 
-    monkeypatch.setattr(Session, "_connect", stepped)
+    monkeypatch.setattr(Connection, "_open", stepped)
     at, tried = 1, 0
     while at == 1 or struck:
         struck.clear()

@@ -170,7 +170,7 @@ async def played():
             peer.writer.transport.abort()
         for _ in range(3):
             await asyncio.sleep(0)
-    assert stage.session._connecting is None
+    assert not stage.session._connection.is_opening
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ async def test_error_replies_are_outcomes(stage):
 
 async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost(stage):
     peer = await stage.open()
-    transport = stage.session._transport._transport
+    transport = stage.session._connection.transport._transport
     big = PERMITS.revoke(0, "x" * 2000)
     await stage.introduce(peer, big)
     futures, largest = [], 0
@@ -282,7 +282,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
         futures += [stage.session.send(big) for _ in range(50)]
         await asyncio.sleep(0)
         largest = max(largest, transport.get_write_buffer_size())
-    assert stage.session._transport.paused
+    assert stage.session._connection.transport.paused
     assert largest < 64 * 1024 + BATCH * 3000, "one batch beyond what the transport takes by itself"
     assert len(stage.session._outbox) > 1000
     for future in futures[1::2]:
@@ -293,7 +293,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     assert len(commands) < len(futures)
     assert all(command[-3] == b"x" * 2000 for command in commands)
     await eventually_async(lambda: not stage.session._outbox)
-    assert not stage.session._transport.paused
+    assert not stage.session._connection.transport.paused
     peer.say(*map(number, range(sent + unsent)))
     answered = await replies(futures[::2])
     assert answered == sorted(set(answered))
@@ -570,7 +570,7 @@ async def test_requests_without_a_reply_are_sent_again_in_order_unless_withdrawn
     peer.say(number(0), number(1)[:5])
     assert await replies(futures[:1]) == [0]
     futures[2].cancel()
-    stage.session._transport.pause_writing()
+    stage.session._connection.transport.pause_writing()
     futures += send(stage, 6)
     peer.writer.close()
     peer = await stage.meet()

@@ -86,7 +86,7 @@ def until_confirmed(client, lease):
     eventually(lambda: there(client) > CLAIM_S)
     if (confirmation := lease._state.confirmation) is not None:
         is_asyncio = isinstance(confirmation.pending, Future)
-        transport = lease._state.owner.session._transport._transport if is_asyncio else None
+        transport = lease._state.owner.session._connection.transport._transport if is_asyncio else None
         ready = transport.get_extra_info("socket") if is_asyncio else confirmation.pending
         assert select.select([ready], [], [], 10)[0]
 

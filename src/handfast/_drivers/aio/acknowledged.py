@@ -38,8 +38,8 @@ class AcknowledgedSession(Session):
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        transport = self._transport
-        if self._sent or self._handshake is not None or transport is None or transport.paused:
+        transport = self._connection.transport
+        if self._sent or not self.is_open or transport is None or transport.paused:
             return
         live = [request for request in self._outbox if not request.future.done()]
         requests = live[:BATCH]

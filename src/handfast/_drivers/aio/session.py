@@ -5,10 +5,10 @@ once. Replies come in the order of the requests, grant messages by token; both r
 cancelled task cancels only its future. Its request keeps its place among the replies, so that no reply is taken for
 another's.
 
-A connection that breaks is opened again, and all requests without a reply are sent again: scripts are idempotent.
-`outbox` says for how long. A server that was never reached fails all requests at once. Waiters are woken, since a grant
-message may have been lost; they ask again. A server that says nothing although a reply is due counts as gone: see
-`silence`.
+A connection that breaks is opened again, see `connection`, and all requests without a reply are sent again: scripts are
+idempotent. `outbox` says for how long. A server that was never reached fails all requests at once. Waiters are woken,
+since a grant message may have been lost; they ask again. A server that says nothing although a reply is due counts as
+gone: see `silence`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
 from functools import partial
 from math import inf
 from typing import Any
 
-from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
+from handfast._drivers.aio.connection import Connection
 from handfast._drivers.aio.inbox import Inbox
 from handfast._drivers.aio.outbox import Outbox
 from handfast._drivers.aio.pending import Outcome, PendingAside, PendingBatch, PendingCall
@@ -35,8 +33,6 @@ from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     connection_broke,
-    handshake_failed,
-    hello_refused,
     primary_changed,
     server_silent,
 )
@@ -46,10 +42,8 @@ from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, m
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.server_errors import is_noscript, may_have_written
-from handfast._engine.servers import IDENTITY
 from handfast._engine.shards import Shards
 from handfast._engine.slots import ASKING
-from handfast._protocol.retry import pause_before
 
 __all__ = ["Session"]
 
@@ -74,7 +68,6 @@ class Session:
     def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], retry_for: float) -> None:
         self._connector = connector
         self.retry_for = retry_for
-        self._subscribe = subscribe
         self._owner = b""
         self._shards: Shards | None = None
         self._loop = asyncio.get_running_loop()
@@ -86,14 +79,10 @@ class Session:
         self.slot_of: Callable[[Call], int | None] | None = None
         self.inbox = Inbox(self._confirm)
         self.forget = self.inbox.unregister
-        self._transport: FrameTransport | None = None
-        self._handshake: Future[Any] | None = None
-        self._connecting: asyncio.Task[None] | None = None
         self._outbox = Outbox()
         self._sent: deque[PendingCall | PendingBatch] = deque()
         self._count = 0
         self._scripts = KnownScripts()
-        self._tries = 0
         self._flush_scheduled = False
         self._reading = False
         """Whether frames are being delivered."""
@@ -106,14 +95,16 @@ class Session:
         self._silence = SilenceWatch(
             connector.response_timeout, self._is_reply_due, lambda: self._break(server_silent())
         )
-        self._ended: Exception | None = None
-        """What all requests get from the end on."""
-        self.breaks = 0
-        """How many connections broke so far."""
+        self._connection = Connection(connector, subscribe, self)
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and self._handshake is None
+        return self._connection.is_open
+
+    @property
+    def breaks(self) -> int:
+        """How many connections broke so far."""
+        return self._connection.breaks
 
     @property
     def trouble(self) -> Exception | None:
@@ -148,13 +139,13 @@ class Session:
         request.by_source = by_source
         self._outbox.append(request)
         if not self._flush_scheduled:
-            self._schedule()
+            self.schedule()
         return future
 
     def adopt(self, request: PendingCall) -> None:
         """Send a call that was sent elsewhere before, or that had to wait."""
         self._outbox.append(request)
-        self._schedule()
+        self.schedule()
 
     def withdraw(self) -> list[PendingCall]:
         """Give back the calls that are to be sent once there is a connection."""
@@ -175,8 +166,8 @@ class Session:
 
     def use_shard(self, slot: int) -> None:
         """Have the messages for the waiters of a slot come to a sharded inbox, as soon as the server has one."""
-        transport = self._transport
-        if transport is None or self._handshake is not None:
+        transport = self._connection.transport
+        if transport is None or not self.is_open:
             return
         if self._shards is None:
             self._shards = Shards(self._owner)
@@ -202,25 +193,23 @@ class Session:
 
     def receive(self) -> None:
         """Deliver what has arrived while the loop was blocked, unless that is just being done."""
-        if self._transport is not None and not self._reading:
-            self._transport.receive()
+        if self._connection.transport is not None and not self._reading:
+            self._connection.transport.receive()
 
     def reconnect(self, breaks: int | None = None) -> bool:
         """Open a new connection, unless more than that many broke by now: another server may be the primary.
 
         Return whether it does.
         """
-        if self._transport is None or breaks not in (None, self.breaks):
+        if self._connection.transport is None or breaks not in (None, self.breaks):
             return False
         self._break(primary_changed())
         return True
 
     def end(self, error: Exception) -> None:
         """Close the connection for good. Pending requests and waiters fail with the error."""
-        self._ended = error
-        self._close_transport()
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._flush_scheduled = False
+        self._connection.end(error)
         self._silence.end()
         self.inbox.fail_all(error)
         self._fail(error, inf)
@@ -228,15 +217,11 @@ class Session:
 
     def close_after_loop(self) -> None:
         """Close the connection of an event loop that is closed."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close_after_loop()
+        self._connection.close_after_loop()
 
     def abandon(self) -> None:
         """Drop the connection in a forked child: it is the parent's."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abandon()
+        self._connection.abandon()
 
     # --- called by the transport
 
@@ -244,15 +229,15 @@ class Session:
         """Deliver each reply and each message, and send in one write what follows from them at once."""
         self._silence.ticks = 0
         self._reading = True
-        sent = self._sent
+        sent, connection = self._sent, self._connection
         try:
             while frames:
                 frame = frames.popleft()
                 if type(frame) is Push:
                     self._on_push(frame)
-                elif self._handshake is not None:
-                    if not self._handshake.done():
-                        self._handshake.set_result(frame)
+                elif connection.handshake is not None:
+                    if not connection.handshake.done():
+                        connection.handshake.set_result(frame)
                     elif sent:
                         sent.popleft()
                 elif not sent:
@@ -278,7 +263,7 @@ class Session:
         if request.by_source:
             self._connector.note_source(frame)
         if type(frame) is not ErrorReply:
-            self._tries = 0
+            self._connection.tries = 0
             if call.waiter:
                 self.inbox.register(call.waiter)
                 if call.lock is not None:
@@ -319,7 +304,7 @@ class Session:
         self._flush()
 
     def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
-        if transport is self._transport:
+        if transport is self._connection.transport:
             self._break(connection_broke(error or "it was closed at the other end"))
 
     def _on_push(self, frame: Push) -> None:
@@ -336,7 +321,45 @@ class Session:
             case None if frame[0] == b"sunsubscribe" and self._shards is not None:
                 self.on_slot_left(self._shards.drop(frame[1]))
 
+    # --- called by the connection
+
+    def has_work(self) -> bool:
+        return self._outbox.has_work()
+
+    def on_connected(self) -> None:
+        self._scripts.reconnect()
+        self._batches_from = -inf
+        self._silence.ticks = 0
+
+    def on_probe(self) -> None:
+        self._sent.append(PendingAside())
+
+    def on_open(self, subscription: Subscription) -> None:
+        self._owner = subscription.owner.encode()
+        self._shards = None
+        self._outbox.trouble = None
+
+    def on_failure(self, error: Exception, *, may_recover: bool) -> None:
+        self._outbox.trouble = error
+        self.on_unreachable(error)
+        self._fail(error, monotonic() if may_recover else inf)
+
     # --- sending
+
+    def schedule(self) -> None:
+        """Have the outbox sent: at once, at the end of this turn of the loop, or after a connect."""
+        connection = self._connection
+        if connection.ended is not None:
+            self._fail(connection.ended, inf)
+        elif connection.is_opening:
+            return
+        elif connection.transport is None:
+            connection.open()
+        elif not self._sent and not self._flush_scheduled:
+            self._flush()  # nothing else is in progress: to wait for the end of the turn would only cost a turn
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
 
     def _confirm(self, call: Call) -> Confirmation:
         """Send a confirmation within this step of the loop: the next one may take long."""
@@ -350,27 +373,12 @@ class Session:
             self._flush()
         return confirmation
 
-    def _schedule(self) -> None:
-        """Have the outbox sent: at once, at the end of this turn of the loop, or after a connect."""
-        if self._ended is not None:
-            self._fail(self._ended, inf)
-        elif self._connecting is not None:
-            return
-        elif self._transport is None:
-            # In an empty context: the task that happens to be first lends none of its context variables to the others.
-            self._connecting = self._loop.create_task(self._connect(), name="handfast-connect", context=Context())
-        elif not self._sent and not self._flush_scheduled:
-            self._flush()  # nothing else is in progress: to wait for the end of the turn would only cost a turn
-        elif not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
     def _flush(self) -> None:
         self._flush_scheduled = False
-        outbox, scripts, transport = self._outbox, self._scripts, self._transport
-        known = scripts.known
+        outbox, scripts, connection = self._outbox, self._scripts, self._connection
+        known, transport = scripts.known, connection.transport
         held_back: list[PendingCall] = []
-        while outbox and self._handshake is None and transport is not None and not transport.paused:
+        while outbox and connection.handshake is None and transport is not None and not transport.paused:
             parts: list[bytes] = []
             now = monotonic()
             requests: list[PendingCall] = []
@@ -420,109 +428,24 @@ class Session:
             self._outbox.appendleft(request)  # before those that wait for it
         else:
             self._outbox.append(request)
-        self._schedule()
+        self.schedule()
 
     def _is_reply_due(self) -> bool:
-        return self._transport is not None and bool(self._sent)
+        return self._connection.transport is not None and bool(self._sent)
 
-    # --- connecting
-
-    async def _connect(self) -> None:
-        """Open a connection, again and again while requests are pending."""
-        try:
-            while True:
-                # The pauses grow until a script gets a reply: a server that accepts only to hang up is asked ever less.
-                await asyncio.sleep(pause_before(self._tries))
-                self._tries += 1
-                try:
-                    await self._open()
-                except (RedisConnectionError, RedisTimeoutError) as error:
-                    self._outbox.trouble = error
-                    if not self._connector.reached:
-                        self._tries = 0
-                    self.on_unreachable(error)
-                    self._fail(error, monotonic() if self._connector.reached else inf)
-                except Exception as error:  # noqa: BLE001 -- pending requests get every error
-                    self._outbox.trouble = error
-                    self.on_unreachable(error)
-                    self._fail(error, inf)
-                if self.is_open or not self._outbox.has_work():
-                    break
-        finally:
-            self._connecting = None
-            if self._outbox.has_work():
-                self._schedule()
-
-    async def _open(self) -> None:
-        try:
-            self._transport = await FrameTransport.open(self._connector, self)
-        except (ResponseError, AuthenticationError) as error:
-            if (refusal := hello_refused(error)) is None:
-                raise
-            raise refusal from error
-        if self._ended is not None:  # asyncio.wait_for swallows a cancellation now and then, before Python 3.12
-            self._close_transport()
-            raise self._ended
-        self._scripts.reconnect()
-        self._batches_from = -inf
-        self._silence.ticks = 0
-        try:
-            subscription = self._subscribe()
-            if not self._connector.is_known:
-                await self._connector.meet(await self._shake_hands(IDENTITY), subscription.proof_key)
-            probe = b"" if self._connector.heard else subscription.probe
-            if probe:
-                self._sent.append(PendingAside())  # what matters is whether the message comes
-            failure = handshake_failed(subscription, await self._shake_hands(subscription.handshake + probe))
-            if failure is not None:
-                raise failure
-            self._owner = subscription.owner.encode()
-            self._shards = None
-            self._outbox.trouble = None
-        except BaseException as error:
-            self._handshake = None
-            self._close_transport()
-            if isinstance(error, TimeoutError):
-                raise server_silent() from None
-            raise
-        self._handshake = None
-
-    async def _shake_hands(self, data: bytes) -> Any:
-        """Send a part of the handshake, and return the reply to its first command that has one."""
-        self._handshake = self._loop.create_future()
-        if self._transport is None:
-            raise connection_broke("in the handshake")
-        self._transport.write(data)
-        async with asyncio.timeout(self._connector.response_timeout):
-            return await self._handshake
-
-    def _close_transport(self) -> None:
-        if (transport := self._take_transport()) is not None:
-            transport.close()
-
-    def _drop_transport(self) -> None:
-        if (transport := self._take_transport()) is not None:
-            transport.drop()
-
-    def _take_transport(self) -> FrameTransport | None:
-        transport, self._transport = self._transport, None
-        self._flush_scheduled = False
-        return transport
+    # --- when the connection is gone
 
     def _break(self, error: Exception) -> None:
         """Drop the connection: wake the waiters, and connect again if requests are pending."""
-        self.breaks += 1
-        self._drop_transport()
-        if self._handshake is not None:
-            if not self._handshake.done():
-                self._handshake.set_exception(error)
+        self._flush_scheduled = False
+        if not self._connection.drop(error):
             return
         self._outbox.trouble = error
         self._fail(error, monotonic())
         self.inbox.on_disconnect()
         self.on_break(error)
         if self._outbox:
-            self._schedule()
+            self.schedule()
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
