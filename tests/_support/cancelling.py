@@ -47,7 +47,7 @@ async def settled(client):
     """Wait until this client has no request, renewal or cleanup under way."""
     context = context_of(client)
     await eventually_async(
-        lambda: context.session.is_idle and context.renewer.is_idle and not context.session._connection.is_opening
+        lambda: context.session.is_idle and context.renewer.is_idle and context.session._connection.opening is None
     )
 
 

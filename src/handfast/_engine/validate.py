@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import get_args
+from typing import TypeVar, get_args
 from urllib.parse import quote
 
-from handfast.arguments import CancelEvent, Duration, OnBusy, OnLimit, OnLost, OnRunning
+from handfast.arguments import CancelEvent, Duration
 
 __all__ = [
     "MAX_DURATION_S",
@@ -21,13 +21,10 @@ __all__ = [
     "MAX_LABEL_BYTES",
     "MAX_NAME_BYTES",
     "check_cancel",
+    "check_choice",
     "check_function",
     "check_int",
     "check_limit",
-    "check_on_busy",
-    "check_on_limit",
-    "check_on_lost",
-    "check_on_running",
     "check_reason",
     "check_score",
     "encode_name",
@@ -64,10 +61,9 @@ MAX_LABEL_BYTES = 200
 MIN_REPLICA_MS = 200
 """Lower bound of ``replica_timeout``: a server that waits for 0.1 s answers after 0.1 to 0.2 s."""
 
-_ON_BUSY = get_args(OnBusy)
-_ON_LIMIT = get_args(OnLimit)
-_ON_LOST = get_args(OnLost)
-_ON_RUNNING = get_args(OnRunning)
+_SECONDS = "seconds (an int or a float) or a timedelta"
+
+C = TypeVar("C", bound=str)
 
 
 def milliseconds(value: Duration, what: str) -> int:
@@ -75,9 +71,7 @@ def milliseconds(value: Duration, what: str) -> int:
 
     The bounds are 0.001 s and 366 days.
     """
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"{what} must be seconds (an int or a float) or a timedelta, not {value!r}")
+    seconds = _number_of_seconds(value, what)
     if isinstance(seconds, float) and not math.isfinite(seconds):
         raise ValueError(f"{what} must be finite, not {value!r}")
     if seconds > MAX_DURATION_S:
@@ -148,19 +142,24 @@ def wait_seconds(timeout: Duration | None) -> float | None:
 
 def pause_seconds(seconds: Duration) -> float:
     """Convert how long a pause is asked for to seconds: 0 for one that is over, and no upper bound."""
-    return _seconds(seconds, "a pause", "seconds (an int or a float) or a timedelta")
+    return _seconds(seconds, "a pause")
 
 
-def _seconds(value: Duration, what: str, kinds: str) -> float:
+def _seconds(value: Duration, what: str, kinds: str = _SECONDS) -> float:
     """Convert to seconds from 0 on."""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"{what} must be {kinds}, not {value!r}")
+    seconds = _number_of_seconds(value, what, kinds)
     if isinstance(seconds, float) and math.isnan(seconds):
         raise ValueError(f"{what} must be a number of seconds, not nan")
     if seconds > MAX_DURATION_S:
         return math.inf  # an int may be larger than any float
     return float(seconds) if seconds > 0 else 0.0
+
+
+def _number_of_seconds(value: Duration, what: str, kinds: str = _SECONDS) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{what} must be {kinds}, not {value!r}")
+    return seconds
 
 
 def encode_name(name: str, what: str, *, safe: str = "") -> str:
@@ -257,31 +256,18 @@ def check_score(value: float, what: str) -> float:
     return score
 
 
+def check_choice(value: C, what: str, choices: object) -> C:
+    """Check one of the texts of a `Literal`."""
+    texts = get_args(choices)
+    if value not in texts:
+        raise ValueError(f"{what} must be {' or '.join(map(repr, texts))}, not {value!r}")
+    return value
+
+
 def check_cancel(cancel: CancelEvent) -> None:
     """Check what ends a wait: it can be asked whether it is set."""
     if isinstance(cancel, type) or not callable(getattr(cancel, "is_set", None)):
         raise TypeError(f"cancel must be an event, such as a threading.Event, or None, not {cancel!r}")
-
-
-def check_on_busy(on_busy: OnBusy) -> OnBusy:
-    """Check what a decorated function does if its lock is not acquired in time."""
-    if on_busy not in _ON_BUSY:
-        raise ValueError(f"on_busy must be {' or '.join(map(repr, _ON_BUSY))}, not {on_busy!r}")
-    return on_busy
-
-
-def check_on_limit(on_limit: OnLimit) -> OnLimit:
-    """Check what a limiter does with a call that does not fit now."""
-    if on_limit not in _ON_LIMIT:
-        raise ValueError(f"on_limit must be {' or '.join(map(repr, _ON_LIMIT))}, not {on_limit!r}")
-    return on_limit
-
-
-def check_on_lost(on_lost: OnLost) -> OnLost:
-    """Check what a lost lease does to its ``with`` block."""
-    if on_lost not in _ON_LOST:
-        raise ValueError(f"on_lost must be {' or '.join(map(repr, _ON_LOST))}, not {on_lost!r}")
-    return on_lost
 
 
 def check_function(function: Callable[[], object]) -> None:
@@ -290,10 +276,3 @@ def check_function(function: Callable[[], object]) -> None:
         raise TypeError(
             f"function must be a function without arguments, which is called to get the result, not {function!r}"
         )
-
-
-def check_on_running(on_running: OnRunning) -> OnRunning:
-    """Check what a call for a key does that another one runs."""
-    if on_running not in _ON_RUNNING:
-        raise ValueError(f"on_running must be {' or '.join(map(repr, _ON_RUNNING))}, not {on_running!r}")
-    return on_running

@@ -131,13 +131,13 @@ async def test_a_blocked_loop_does_not_count_as_a_silent_server(stage):
 async def test_an_end_while_connecting_leaves_no_task(stage):
     (asked,) = send(stage, 1)
     await asyncio.sleep(0.01)
-    assert stage.session._connection.is_opening
+    assert stage.session._connection.opening is not None
     stage.session.end(RedisConnectionError("the end"))
     with pytest.raises(RedisConnectionError, match="the end"):
         await asked
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not stage.session._connection.is_opening
+    assert stage.session._connection.opening is None
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

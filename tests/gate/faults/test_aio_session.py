@@ -170,7 +170,7 @@ async def played():
             peer.writer.transport.abort()
         for _ in range(3):
             await asyncio.sleep(0)
-    assert not stage.session._connection.is_opening
+    assert stage.session._connection.opening is None
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from handfast import (
 )
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
-from handfast._engine.validate import check_on_lost, milliseconds
+from handfast._engine.validate import check_choice, milliseconds
+from handfast.arguments import OnLost
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_a_limit_error_gives_both_numbers():
 @pytest.mark.parametrize("on_lost", ["ignore", "", None, True])
 def test_an_unknown_reaction_to_a_loss_is_refused(on_lost):
     with pytest.raises(ValueError, match="on_lost must be 'raise' or 'warn'"):
-        check_on_lost(on_lost)
+        check_choice(on_lost, "on_lost", OnLost)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
+from handfast._objects import Named
 from handfast._protocol import debouncing
-from handfast._uncopied import Uncopied
 
 __all__ = ["AsyncDebounce"]
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncDebounce(Uncopied):
+class AsyncDebounce(Named):
     """A debounced name. Made by the client's ``debounce()``.
 
     Calls of one name that follow each other are a burst, in however many processes they are. The newest call waits until
@@ -37,18 +37,12 @@ class AsyncDebounce(Uncopied):
             await reindex()
     """
 
+    _request: DebounceRequest
+
     def __init__(self, driver: AsyncDriver, request: DebounceRequest, by: tuple[str, ...] = ()) -> None:
         self._driver = driver
         self._request = request
         self._by = by
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with, and the parts of its key behind it: ``reindex|4711``."""
-        return self._request.name
 
     def keyed(self, *parts: str | int) -> Self:
         """Return the same for one key, whose calls have nothing to do with those of other keys. No I/O.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import MAX_FENCE, check_int, check_reason, reply_seconds
+from handfast._objects import Named
 from handfast._protocol import admin
 from handfast.arguments import Duration
 
@@ -16,19 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["AsyncInspectable", "AsyncRevocable"]
 
 
-class AsyncRevocable:
+class AsyncRevocable(Named):
     """An object with a name, and with holders whose leases can be taken away."""
 
     _driver: AsyncDriver
     _request: PermitRequest
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with."""
-        return self._request.name
 
     async def force_release(self, *, reason: str = "released by force", up_to_fence: int | None = None) -> int:
         """Revoke the leases of all current holders and hand over to the next waiters.

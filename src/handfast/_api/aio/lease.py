@@ -16,8 +16,8 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
+from handfast._objects import Uncopied
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
 

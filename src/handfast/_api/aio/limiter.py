@@ -14,8 +14,8 @@ from handfast._drivers.clock import monotonic
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._objects import Named
 from handfast._protocol import limiting
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
 
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmission(Uncopied):
+class AsyncAdmission(Named):
     """What a limiter has decided about one call. It is true if the call was admitted.
 
     Example:
@@ -116,7 +116,7 @@ class AsyncAdmission(Uncopied):
         self._attempt.request = self._attempt.request.with_cost(new_cost)
 
 
-class AsyncLimiter(Uncopied):
+class AsyncLimiter(Named):
     """A named rate limiter. Made by the client's ``limiter()``.
 
     It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
@@ -136,19 +136,13 @@ class AsyncLimiter(Uncopied):
             await call()
     """
 
+    _request: LimitRequest
+
     def __init__(self, driver: AsyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
         self._driver = driver
         self._request = request
         self._most = request.most
         self._by = by
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with, and the parts of its key behind it: ``login|4711``."""
-        return self._request.name
 
     def keyed(self, *parts: str | int) -> Self:
         """Return the limiter of one key, which has nothing to do with those of other keys. No I/O.

@@ -21,7 +21,6 @@ from handfast._naming import name_publicly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
 
@@ -44,7 +43,7 @@ class OnceOptions(NamedTuple):
     by: tuple[str, ...] = ()
 
 
-class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
+class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
     """Something that is to be done once: one caller runs it, the others get its result.
 
     Made by the client's ``once()``.

@@ -22,10 +22,10 @@ from handfast._drivers.blocks import Blocks
 from handfast._engine.calls import PermitRequest, Request
 
 # sync only: from handfast._engine.validate import check_cancel
-from handfast._engine.validate import check_on_busy, reply_seconds, wait_seconds
+from handfast._engine.validate import check_choice, reply_seconds, wait_seconds
+from handfast._objects import Uncopied
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 
 # sync only: from handfast.arguments import CancelEvent
 from handfast.arguments import Duration, OnBusy, OnLost
@@ -256,7 +256,7 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
             TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
             ValueError: A field of the name is no parameter of the function, or an argument is out of range.
         """
-        skips = check_on_busy(on_busy) == "skip"
+        skips = check_choice(on_busy, "on_busy", OnBusy) == "skip"
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         if skips and timeout is None and seconds is None:
             seconds = 0.0

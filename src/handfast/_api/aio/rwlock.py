@@ -13,7 +13,6 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
 
@@ -141,7 +140,7 @@ class AsyncWriteLock(_Side):
     _in_write = "it may write already"
 
 
-class AsyncRWLock(Uncopied, AsyncInspectable):
+class AsyncRWLock(AsyncInspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted

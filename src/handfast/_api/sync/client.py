@@ -33,10 +33,8 @@ from handfast._engine.keys import KeySet, check_namespace, empty_channel
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
+    check_choice,
     check_int,
-    check_on_limit,
-    check_on_lost,
-    check_on_running,
     lease_times,
     milliseconds,
     parameter_names,
@@ -46,11 +44,11 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
+from handfast._objects import Uncopied
 from handfast._structures.autocomplete import AutocompleteCalls
 from handfast._structures.scores import ScoreCalls
 from handfast._structures.sync.autocomplete import Autocomplete
 from handfast._structures.sync.scores import Scores
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
 
 if TYPE_CHECKING:
@@ -236,7 +234,7 @@ class Handfast(Uncopied):
             max_hold=max_hold,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
-        return Lock(self._driver, permits, check_on_lost(on_lost))
+        return Lock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rlock(  # noqa: D417 -- as for `lock`
         self,
@@ -277,7 +275,7 @@ class Handfast(Uncopied):
             max_hold=max_hold,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
-        return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
+        return RLock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost), self._reentrant_holds)
 
     def lock_all(  # noqa: D417 -- as for `lock`
         self,
@@ -325,7 +323,7 @@ class Handfast(Uncopied):
             max_hold=longest,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
-        return LockAll(self._driver, request, check_on_lost(on_lost))
+        return LockAll(self._driver, request, check_choice(on_lost, "on_lost", OnLost))
 
     def semaphore(  # noqa: D417 -- as for `lock`
         self,
@@ -372,7 +370,7 @@ class Handfast(Uncopied):
             limit=limit,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
-        return Semaphore(self._driver, permits, check_on_lost(on_lost))
+        return Semaphore(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rwlock(  # noqa: D417 -- as for `lock`
         self,
@@ -419,7 +417,7 @@ class Handfast(Uncopied):
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         write = read.with_weight(MAX_PERMITS)
-        return RWLock(self._driver, read, write, check_on_lost(on_lost), self._entered_rw_leases)
+        return RWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
 
     def limiter(
         self,
@@ -469,7 +467,7 @@ class Handfast(Uncopied):
         """
         from handfast._engine.rates import read_rates
 
-        if check_on_limit(on_limit) == "raise" and timeout is not None:
+        if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:
             raise ValueError("timeout has no use with on_limit='raise', which does not wait; leave one of them out")
         request = LimitRequest(
             KeySet(self._namespace, "limiter", name),
@@ -578,7 +576,7 @@ class Handfast(Uncopied):
         from handfast._api.sync.once import Once, OnceOptions
         from handfast._engine.once import NEVER, OnceRequest
 
-        waits = check_on_running(on_running) == "wait"
+        waits = check_choice(on_running, "on_running", OnRunning) == "wait"
         if not waits and timeout is not None:
             raise ValueError("timeout has no use with on_running='raise', which does not wait; leave one of them out")
         keep_ms, (ttl_ms, longest) = milliseconds(keep, "keep"), lease_times(ttl, max_hold)

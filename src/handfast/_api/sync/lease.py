@@ -17,8 +17,8 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
+from handfast._objects import Uncopied
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
 

@@ -15,8 +15,8 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._objects import Named
 from handfast._protocol import limiting
-from handfast._uncopied import Uncopied
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
 
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Admission(Uncopied):
+class Admission(Named):
     """What a limiter has decided about one call. It is true if the call was admitted.
 
     Example:
@@ -117,7 +117,7 @@ class Admission(Uncopied):
         self._attempt.request = self._attempt.request.with_cost(new_cost)
 
 
-class Limiter(Uncopied):
+class Limiter(Named):
     """A named rate limiter. Made by the client's ``limiter()``.
 
     It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
@@ -137,19 +137,13 @@ class Limiter(Uncopied):
             call()
     """
 
+    _request: LimitRequest
+
     def __init__(self, driver: SyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
         self._driver = driver
         self._request = request
         self._most = request.most
         self._by = by
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with, and the parts of its key behind it: ``login|4711``."""
-        return self._request.name
 
     def keyed(self, *parts: str | int) -> Self:
         """Return the limiter of one key, which has nothing to do with those of other keys. No I/O.

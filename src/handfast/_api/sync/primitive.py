@@ -21,10 +21,10 @@ from handfast._drivers.blocks import Blocks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.validate import check_cancel, check_on_busy, reply_seconds, wait_seconds
+from handfast._engine.validate import check_cancel, check_choice, reply_seconds, wait_seconds
+from handfast._objects import Uncopied
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import CancelEvent, Duration, OnBusy, OnLost
 from handfast.errors import AcquireTimeout, QueueFull
 
@@ -251,7 +251,7 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
             ValueError: A field of the name is no parameter of the function, or an argument is out of range.
         """
-        skips = check_on_busy(on_busy) == "skip"
+        skips = check_choice(on_busy, "on_busy", OnBusy) == "skip"
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         if skips and timeout is None and seconds is None:
             seconds = 0.0

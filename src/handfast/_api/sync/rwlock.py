@@ -14,7 +14,6 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast._uncopied import Uncopied
 from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
 
@@ -142,7 +141,7 @@ class WriteLock(_Side):
     _in_write = "it may write already"
 
 
-class RWLock(Uncopied, Inspectable):
+class RWLock(Inspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted

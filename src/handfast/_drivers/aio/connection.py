@@ -55,14 +55,13 @@ class Connection:
         self._subscribe = subscribe
         self._user = user
         self._loop = asyncio.get_running_loop()
-        self._opening: asyncio.Task[None] | None = None
+        self.opening: asyncio.Task[None] | None = None
+        """Opens it, while it is being opened."""
         self.transport: FrameTransport | None = None
         self.handshake: Future[Any] | None = None
         """The next reply of the handshake; None before it begins and once it is done."""
         self.tries = 0
         """How often it was opened since a script got a reply."""
-        self.breaks = 0
-        """How many broke so far."""
         self.ended: Exception | None = None
         """What all requests get from the end on."""
 
@@ -70,18 +69,13 @@ class Connection:
     def is_open(self) -> bool:
         return self.transport is not None and self.handshake is None
 
-    @property
-    def is_opening(self) -> bool:
-        return self._opening is not None
-
     def open(self) -> None:
         """Begin to open it."""
         # In an empty context: the task that happens to be first lends none of its context variables to the others.
-        self._opening = self._loop.create_task(self._open(), name="handfast-connect", context=Context())
+        self.opening = self._loop.create_task(self._open(), name="handfast-connect", context=Context())
 
     def drop(self, error: Exception) -> bool:
         """Close it after an error. Return whether it was open: otherwise only its handshake fails."""
-        self.breaks += 1
         if (transport := self._take()) is not None:
             transport.drop()
         if self.handshake is None:
@@ -94,8 +88,8 @@ class Connection:
         """Close it for good."""
         self.ended = error
         self._close()
-        if self._opening is not None:
-            self._opening.cancel()
+        if self.opening is not None:
+            self.opening.cancel()
 
     def close_after_loop(self) -> None:
         """Close that of an event loop that is closed."""
@@ -122,7 +116,7 @@ class Connection:
                 if self.is_open or not self._user.has_work():
                     break
         finally:
-            self._opening = None
+            self.opening = None
             if self._user.has_work():
                 self._user.schedule()
 

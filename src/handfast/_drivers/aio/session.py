@@ -96,15 +96,12 @@ class Session:
             connector.response_timeout, self._is_reply_due, lambda: self._break(server_silent())
         )
         self._connection = Connection(connector, subscribe, self)
+        self.breaks = 0
+        """How many connections broke so far."""
 
     @property
     def is_open(self) -> bool:
         return self._connection.is_open
-
-    @property
-    def breaks(self) -> int:
-        """How many connections broke so far."""
-        return self._connection.breaks
 
     @property
     def trouble(self) -> Exception | None:
@@ -351,7 +348,7 @@ class Session:
         connection = self._connection
         if connection.ended is not None:
             self._fail(connection.ended, inf)
-        elif connection.is_opening:
+        elif connection.opening is not None:
             return
         elif connection.transport is None:
             connection.open()
@@ -437,6 +434,7 @@ class Session:
 
     def _break(self, error: Exception) -> None:
         """Drop the connection: wake the waiters, and connect again if requests are pending."""
+        self.breaks += 1
         self._flush_scheduled = False
         if not self._connection.drop(error):
             return

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.validate import check_limit, check_score, utf8
+from handfast._objects import Named
 from handfast._structures.scores import ScoreCalls, advance, read_scores
 from handfast._structures.sending import ask, in_batches
-from handfast._uncopied import Uncopied
 
 if TYPE_CHECKING:
     from handfast.records import Advance, Scored
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncScores"]
 
 
-class AsyncScores(Uncopied):
+class AsyncScores(Named):
     """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
     Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is
@@ -34,17 +34,11 @@ class AsyncScores(Uncopied):
         await seen.oldest(limit=5)
     """
 
+    _request: ScoreCalls
+
     def __init__(self, driver: AsyncDriver, calls: ScoreCalls) -> None:
         self._driver = driver
-        self._calls = calls
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with."""
-        return self._calls.name
+        self._request = calls
 
     async def advance(self, scores: Mapping[str, float]) -> Advance:
         """Raise members to these scores, and add members that are not there.
@@ -67,7 +61,7 @@ class AsyncScores(Uncopied):
         if not isinstance(scores, Mapping):
             raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(check_score(score, member), utf8(member, "a member")) for member, score in scores.items()]
-        return await self._driver.run(advance(self._calls, pairs, secrets.token_hex(16)), self.name)
+        return await self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
 
     async def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the smallest scores, in ascending order. Takes one round trip.
@@ -75,7 +69,7 @@ class AsyncScores(Uncopied):
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.run(read_scores(self._calls.oldest(check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._request.oldest(check_limit(limit))), self.name)
 
     async def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the largest scores, in descending order. Takes one round trip.
@@ -83,7 +77,7 @@ class AsyncScores(Uncopied):
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.run(read_scores(self._calls.newest(check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._request.newest(check_limit(limit))), self.name)
 
     async def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """Return the members with at least this score, in ascending order. Takes one round trip.
@@ -96,7 +90,7 @@ class AsyncScores(Uncopied):
             limit: How many members at most, from 1 to 10,000.
         """
         least = score if score == -inf else check_score(score, "since")
-        return await self._driver.run(read_scores(self._calls.since(least, check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._request.since(least, check_limit(limit))), self.name)
 
     async def remove(self, members: str | Iterable[str]) -> None:
         """Remove members. Those that are not there are ignored; a later `advance` adds them anew.
@@ -105,12 +99,12 @@ class AsyncScores(Uncopied):
             members: One member, or several.
         """
         encoded = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
-        await self._driver.run(in_batches(self._calls.remove, encoded), self.name)
+        await self._driver.run(in_batches(self._request.remove, encoded), self.name)
 
     async def size(self) -> int:
         """Return the number of members. Takes one round trip."""
-        return int(await self._driver.run(ask(self._calls.size()), self.name))
+        return int(await self._driver.run(ask(self._request.size()), self.name))
 
     async def clear(self) -> None:
         """Remove all members. Takes one round trip."""
-        await self._driver.run(ask(self._calls.clear()), self.name)
+        await self._driver.run(ask(self._request.clear()), self.name)

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.validate import check_limit, check_score
+from handfast._objects import Named
 from handfast._structures.autocomplete import AutocompleteCalls, complete
 from handfast._structures.sending import ask, in_batches
-from handfast._uncopied import Uncopied
 
 __all__ = ["Autocomplete"]
 
 
-class Autocomplete(Uncopied):
+class Autocomplete(Named):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
@@ -29,17 +29,11 @@ class Autocomplete(Uncopied):
         cities.complete("be")
     """
 
+    _request: AutocompleteCalls
+
     def __init__(self, driver: SyncDriver, calls: AutocompleteCalls) -> None:
         self._driver = driver
-        self._calls = calls
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with."""
-        return self._calls.name
+        self._request = calls
 
     def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
         """Add entries; those that are there already stay.
@@ -54,12 +48,12 @@ class Autocomplete(Uncopied):
             ValueError: An entry or a score is out of range. Nothing was sent.
         """
         if isinstance(names, Mapping):
-            if not self._calls.ranked:
+            if not self._request.ranked:
                 raise TypeError(f"{self.name!r} does not rank its names: make it with ranked=True to give them scores")
-            scored = [(self._calls.entry(name), check_score(score, name)) for name, score in names.items()]
-            self._driver.run(in_batches(self._calls.rank, scored), self.name)
+            scored = [(self._request.entry(name), check_score(score, name)) for name, score in names.items()]
+            self._driver.run(in_batches(self._request.rank, scored), self.name)
         else:
-            self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
+            self._driver.run(in_batches(self._request.add, self._entries(names)), self.name)
 
     def remove(self, names: str | Iterable[str]) -> None:
         """Remove entries, spelled as they were added. Those that are not there are ignored.
@@ -67,7 +61,7 @@ class Autocomplete(Uncopied):
         Args:
             names: One entry, or several.
         """
-        self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
+        self._driver.run(in_batches(self._request.remove, self._entries(names)), self.name)
 
     def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """Return entries that begin with a prefix, and write nothing.
@@ -80,15 +74,15 @@ class Autocomplete(Uncopied):
             prefix: What the entries begin with; the empty prefix returns all of them.
             limit: How many entries at most, from 1 to 10,000.
         """
-        return self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
+        return self._driver.run(complete(self._request, self._request.prefix(prefix), check_limit(limit)), self.name)
 
     def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(self._driver.run(ask(self._calls.size()), self.name))
+        return int(self._driver.run(ask(self._request.size()), self.name))
 
     def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        self._driver.run(ask(self._calls.clear()), self.name)
+        self._driver.run(ask(self._request.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
-        return [self._calls.entry(name) for name in ([names] if isinstance(names, str) else names)]
+        return [self._request.entry(name) for name in ([names] if isinstance(names, str) else names)]

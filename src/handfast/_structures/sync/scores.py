@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.validate import check_limit, check_score, utf8
+from handfast._objects import Named
 from handfast._structures.scores import ScoreCalls, advance, read_scores
 from handfast._structures.sending import ask, in_batches
-from handfast._uncopied import Uncopied
 
 if TYPE_CHECKING:
     from handfast.records import Advance, Scored
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Scores"]
 
 
-class Scores(Uncopied):
+class Scores(Named):
     """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
     Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is
@@ -35,17 +35,11 @@ class Scores(Uncopied):
         seen.oldest(limit=5)
     """
 
+    _request: ScoreCalls
+
     def __init__(self, driver: SyncDriver, calls: ScoreCalls) -> None:
         self._driver = driver
-        self._calls = calls
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name that the object was made with."""
-        return self._calls.name
+        self._request = calls
 
     def advance(self, scores: Mapping[str, float]) -> Advance:
         """Raise members to these scores, and add members that are not there.
@@ -68,7 +62,7 @@ class Scores(Uncopied):
         if not isinstance(scores, Mapping):
             raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(check_score(score, member), utf8(member, "a member")) for member, score in scores.items()]
-        return self._driver.run(advance(self._calls, pairs, secrets.token_hex(16)), self.name)
+        return self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
 
     def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the smallest scores, in ascending order. Takes one round trip.
@@ -76,7 +70,7 @@ class Scores(Uncopied):
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return self._driver.run(read_scores(self._calls.oldest(check_limit(limit))), self.name)
+        return self._driver.run(read_scores(self._request.oldest(check_limit(limit))), self.name)
 
     def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the largest scores, in descending order. Takes one round trip.
@@ -84,7 +78,7 @@ class Scores(Uncopied):
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return self._driver.run(read_scores(self._calls.newest(check_limit(limit))), self.name)
+        return self._driver.run(read_scores(self._request.newest(check_limit(limit))), self.name)
 
     def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """Return the members with at least this score, in ascending order. Takes one round trip.
@@ -97,7 +91,7 @@ class Scores(Uncopied):
             limit: How many members at most, from 1 to 10,000.
         """
         least = score if score == -inf else check_score(score, "since")
-        return self._driver.run(read_scores(self._calls.since(least, check_limit(limit))), self.name)
+        return self._driver.run(read_scores(self._request.since(least, check_limit(limit))), self.name)
 
     def remove(self, members: str | Iterable[str]) -> None:
         """Remove members. Those that are not there are ignored; a later `advance` adds them anew.
@@ -106,12 +100,12 @@ class Scores(Uncopied):
             members: One member, or several.
         """
         encoded = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
-        self._driver.run(in_batches(self._calls.remove, encoded), self.name)
+        self._driver.run(in_batches(self._request.remove, encoded), self.name)
 
     def size(self) -> int:
         """Return the number of members. Takes one round trip."""
-        return int(self._driver.run(ask(self._calls.size()), self.name))
+        return int(self._driver.run(ask(self._request.size()), self.name))
 
     def clear(self) -> None:
         """Remove all members. Takes one round trip."""
-        self._driver.run(ask(self._calls.clear()), self.name)
+        self._driver.run(ask(self._request.clear()), self.name)
