@@ -55,9 +55,9 @@ class LimitScripts(Scripts):
 
     def arguments(self, token, cost=1, *, wait=WAIT_MS, patience=inf, max_waiters=1000, ticket=0, inbox=None):
         """Return the arguments of limit_acquire. A waiter's inbox is ``inbox:<token>`` by default."""
-        wants = doubles(cost) + bytes([len(self.packed_rates)]) + self.packed_rates
+        wants = doubles(self.follows, cost) + bytes([len(self.packed_rates)]) + self.packed_rates
         wants += f"{inbox or f'inbox:{token}'} control:{token} me".encode()
-        return {"token": token, "request": doubles(wait, patience, max_waiters, ticket, self.follows), "wants": wants}
+        return {"token": token, "request": doubles(wait, patience, max_waiters, ticket), "wants": wants}
 
     def acquire(self, token, cost=1, **options):
         return self.call(self.load("limit_acquire"), self.keys, self.arguments(token, cost, **options))

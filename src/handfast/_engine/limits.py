@@ -77,7 +77,7 @@ class LimitRequest:
         self._windows = [place.key(f"window:{rate.per_ms}") for rate in self.rates]
         self._keys = pack((*map(place.key, ("queue", "waiting", "tombstones", "settings")), *self._windows))
         self._rates = b"".join(doubles(*rate) for rate in self.rates)
-        self._wants = doubles(cost) + b"%c%b" % (len(self._rates), self._rates)
+        self._wants = doubles(bool(set_rates), cost) + b"%c%b" % (len(self._rates), self._rates)
 
     @property
     def most(self) -> int:
@@ -99,7 +99,7 @@ class LimitRequest:
     def acquire(self, token: bytes, patience_s: float, ticket: int = 0) -> Call:
         """Be admitted, or enter the queue; unless it is certain to take longer than ``patience_s``, which may be infinite."""
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
-        request = doubles(WAIT_MS, patience_us, self._max_waiters, ticket, bool(self._set))
+        request = doubles(WAIT_MS, patience_us, self._max_waiters, ticket)
         prefix = ACQUIRE.prefix_for(4 + len(self.rates), 3)
         return Call(prefix, self._keys + bulk(token) + bulk(request), token, self._wants)
 

@@ -99,7 +99,7 @@ class Model:
         """Serve those before `me`. Return whether no one is left, and when the first one may fit."""
         while self.queue and self.queue[0] != me:
             head = self.queue[0]
-            alike = self.asked_under[head] == rates == (self.set_rates or rates)
+            alike = self.asked_under[head] == rates == (self.set_rates or self.own)
             fits = alike and self.fits(self.costs[head], rates)
             due = self.due(self.costs[head], rates) if alike else self.now
             if not moved and self.remaining(rates) == 0:

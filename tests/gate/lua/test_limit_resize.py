@@ -128,6 +128,25 @@ def test_no_call_under_former_rates_admits_a_waiter_under_them(own, clock, subsc
     assert own.window() == {} or act == "resume"
 
 
+@pytest.mark.parametrize("act", ["settle", "resume", "attempt"])
+def test_no_call_admits_a_waiter_under_rates_that_were_removed(own, others, subscribe, act):
+    """Its own are stricter, and it has not asked under them yet."""
+    inbox, same = subscribe("inbox:t3"), own.under(*others.rates)
+    others.resize()
+    others.attempt("t1")
+    others.attempt("t2")
+    others.pause(500)
+    others.acquire("t3")
+    own.resize(is_set=False)
+    others.pause(0) if act == "resume" else own.pause(0)
+    assert others.settle("t1", 1, 0)[1] == 0 if act == "settle" else True
+    assert same.attempt("t4")[0] == "refused" if act == "attempt" else True
+    assert {what for _, what, _ in messages(inbox)} == {"come"}
+    assert own.queue() == ["t3"]
+    assert told(others.acquire("t3", ticket=own.tickets["t3"])) == []
+    assert own.acquire("t3", ticket=own.tickets["t3"])[0] == "queued"
+
+
 @pytest.mark.parametrize("is_set", [True, False])
 def test_a_waiter_whose_rates_count_again_is_admitted_at_once(own, others, clock, subscribe, is_set):
     inbox = subscribe("inbox:t2")

@@ -35,8 +35,8 @@ end
 
 -- What an acquire asks for. It waits unless its patience is 0.
 local function read_request(argv)
-  local wait_ms, patience_us, max_waiters, ticket, follows = unpack_doubles('<ddddd', argv[2])
-  local cost, text = unpack_doubles('<dBc0', argv[3])
+  local wait_ms, patience_us, max_waiters, ticket = unpack_doubles('<dddd', argv[2])
+  local follows, cost, text = unpack_doubles('<ddBc0', argv[3])
   local request = {cost = cost, text = text, rates = read_rates(text), ticket = ticket, max_waiters = max_waiters}
   request.wait_ms, request.patience_us, request.follows = wait_ms, patience_us, follows == 1
   return request
@@ -49,8 +49,8 @@ end
 
 -- The record of a waiter, as lua/lib/turns.lua describes it.
 local function read_waiter(record)
-  local wait_until, cost, rates, at = unpack_doubles('<ddBc0', record)
-  return {wait_until = wait_until, cost = cost, rates = rates, inbox = string.match(record, '^%S+', at)}
+  local wait_until, follows, cost, rates, at = unpack_doubles('<dddBc0', record)
+  return {wait_until = wait_until, follows = follows == 1, cost = cost, rates = rates, inbox = string.match(record, '^%S+', at)}
 end
 
 local function read_entry(member)
@@ -235,7 +235,7 @@ end
 
 -- L1 to L3, L5, L7, L9 and L10: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has
 -- a message that its client receives.
-local function check_admissions(name, state, new, caller, settling, is_cut, now, true_now)
+local function check_admissions(name, state, new, caller, settling, reply, is_cut, now, true_now)
   local order = {}
   for token in pairs(new) do
     insert(order, token)
@@ -254,6 +254,10 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
       complain(5, name, '%s is admitted and never asked', token)
       return
     end
+    -- It was admitted before: to some of its windows, by a script that was cut off; or under rates that were set then.
+    local first = name.first[token]
+    local is_same = first and token == caller and reply and reply[1] == 'admitted' and first.instants[reply[2]]
+    local was_admitted = first and name.was_cut or is_same
     for _, rate in ipairs(request.rates) do
       local entry, per_ms = new[token][rate.per_ms], rate.per_ms
       if entry then
@@ -267,7 +271,7 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
           complain(5, name, '%s is admitted for %.0f, and asked for %.0f', token, entry.cost, request.cost)
         end
         later[per_ms] = (later[per_ms] or 0) + entry.cost
-      elseif not is_cut and not name.ledgers[per_ms][token] and not (name.was_cut and name.first[token]) then
+      elseif not is_cut and not name.ledgers[per_ms][token] and not was_admitted then
         complain(5, name, '%s is admitted without the window of %d ms', token, per_ms)
       end
     end
@@ -285,15 +289,15 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
     end
     if state.set_rates and state.set_rates ~= request.text then
       complain(10, name, '%s is admitted under other rates than those that were set', token)
-    elseif request.follows and not state.set_rates and token == caller then
+    elseif request.follows and not state.set_rates then
       complain(10, name, '%s is admitted under rates that are set no more', token)
     end
-    if state.paused_until > now and not (name.was_cut and name.first[token]) then
+    if state.paused_until > now and not was_admitted then
       complain(9, name, '%s is admitted %.0f us before the end of a pause', token, state.paused_until - now)
     end
     local ticket = before.tickets[token] or request.ticket > 0 and request.ticket or math.huge
-    if name.was_cut and name.first[token] then
-      ticket = 0 -- a script that was cut off has admitted it to some of its windows, and this one to the others
+    if was_admitted then
+      ticket = 0
     end
     for _, other in ipairs(before.queue) do
       if before.tickets[other] < ticket and state.place[other] and is_protected(before.waiters[other], now) then
@@ -311,8 +315,8 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
         complain(4, name, '%s is admitted without a message', token)
       end
     end
-    if name.was_cut and name.first[token] then
-      name.first[token].instants[now] = true
+    if was_admitted then
+      first.instants[now] = true
     else
       name.first[token] = {instants = {[now] = true}, since = true_now}
     end
@@ -439,7 +443,7 @@ local function check_served(name, state, request, reply, caller, was_admitted, n
     return
   end
   local its = requests[head]
-  if its and its.text == request.text and its.text == (state.set_rates or its.text) and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
+  if its and its.text == request.text and (its.text == state.set_rates or not state.set_rates and not its.follows) and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
     if #name.before.queue <= 100 then
       complain(4, name, '%s fits and waits', head)
     end
@@ -567,11 +571,11 @@ function watch.after(script, is_cut, now, true_now)
     local state = look(name, now)
     for token, waiter in pairs(state.waiters) do
       local its = requests[token] -- its latest may have changed nothing: it was cut off, or has been told other rates
-      its.text, its.rates = waiter.rates, read_rates(waiter.rates)
+      its.text, its.rates, its.follows = waiter.rates, read_rates(waiter.rates), waiter.follows
     end
     check_messages(name, state, now)
     local new = compare(name, state, script, caller, settling, is_cut, now, true_now)
-    check_admissions(name, state, new, caller, settling, is_cut, now, true_now)
+    check_admissions(name, state, new, caller, settling, reply, is_cut, now, true_now)
     check_queue(name, state, new, caller, request.ticket or 0, settling, is_cut, now)
     check_sums(name, state)
     check_ttls(name, state, now, true_now)

@@ -467,9 +467,16 @@ PLANTED = (
     Planted(
         "waiters are admitted under rates that count no more",
         "scripts",
-        "its_rates == rates and its_rates == (set_rates or rates)",
+        "its_rates == rates and they_count",
         "its_rates == rates",
         "someone is admitted under other rates than those that an operator has set",
+    ),
+    Planted(
+        "waiters are admitted under rates that were removed",
+        "scripts",
+        "its_rates == set_rates or not set_rates and follows == 0",
+        "its_rates == (set_rates or its_rates)",
+        "someone is admitted beyond the rates of its client, which count again",
     ),
     Planted(
         "a dead waiter is admitted",

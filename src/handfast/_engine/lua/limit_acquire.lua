@@ -11,7 +11,7 @@
 -- REPLY rates numbers
 -- REPLY finished
 --
--- request is wait_ms patience_us max_waiters ticket follows, packed as doubles.
+-- request is wait_ms patience_us max_waiters ticket, packed as doubles.
 -- wait_ms is the wait-lease, which every call renews.
 -- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0. One
 --   with less than 0 is admitted whatever it exceeds. `exceeded` says that others would not have been; a window that
@@ -19,9 +19,9 @@
 -- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
 --   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
 --   many wait.
--- follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them.
--- wants is all that a record has behind its mark, as lib/turns.lua says: cost, rates, and who requests it. The cost
---   is at most each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
+-- wants is all that a record has behind its mark, as lib/turns.lua says: follows, cost, rates, and who requests it.
+--   follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them. The cost is at most
+--   each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
 -- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that
 --   is refused also the time that all before it take at least. remaining is what the tightest rate admits after this.
 -- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or 100 waiters that are gone
@@ -40,8 +40,8 @@
 
 local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, wants = ARGV[1], ARGV[3]
-local wait_ms, patience_us, max_waiters, ticket, follows = struct.unpack('<ddddd', ARGV[2])
-local cost, rates = struct.unpack('<dBc0', wants)
+local wait_ms, patience_us, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
+local follows, cost, rates = struct.unpack('<ddBc0', wants)
 local is_busy = redis.call('EXISTS', queue, tombstones, settings) > 0
 
 -- @include settings

@@ -5,9 +5,10 @@
 --
 -- The sorted set `queue` has the tokens of the waiters, with their tickets. The hash `waiting` has a record of each:
 --
---   mark cost (doubles), then behind a byte for their length the rates, then as text: inbox control label
+--   mark follows cost (doubles), then behind a byte for their length the rates, then as text: inbox control label
 --
--- mark is the end of the wait-lease in microseconds. All but the mark comes from the client in one piece.
+-- mark is the end of the wait-lease in microseconds. follows is 1 if the rates are those that were set when it asked,
+-- and not its client's own. All but the mark comes from the client in one piece.
 -- A token without a record is no waiter. So the record goes first, and comes last.
 
 -- Enter the queue with a ticket, or stay there for another wait-lease.
@@ -27,18 +28,20 @@ end
 
 -- Serve the first waiter. Returns whether it has left the queue: admitted, or gone; else from when on it may fit.
 -- One that stays gets a message when to come, if it has `moved` to the first place. One with other rates comes at once,
--- since this script does not have its windows, or they do not count any more. Whether it is gone is looked at where it keeps others from what is left.
+-- since this script does not have its windows, or they do not count any more. Whether it is gone is looked at where it
+-- keeps others from what is left.
 local function serve_head(head, moved, is_last)
   local record = redis.call('HGET', waiting, head)
-  local wait_until, cost, its_rates, start = 0
+  local wait_until, follows, cost, its_rates, start = 0
   if record then
-    wait_until, cost, its_rates, start = struct.unpack('<ddBc0', record)
+    wait_until, follows, cost, its_rates, start = struct.unpack('<dddBc0', record)
   end
   if wait_until < now then
     leave_queue(head)
     return true
   end
-  local is_alike = its_rates == rates and its_rates == (set_rates or rates)
+  local they_count = its_rates == set_rates or not set_rates and follows == 0
+  local is_alike = its_rates == rates and they_count
   local is_admitted = is_alike and not is_last and fits(cost)
   local its_due = is_alike and due(cost) or now
   if not moved and remaining() == 0 then
