@@ -46,7 +46,9 @@ class SpeakingCursor:
         style = self._connection.paramstyle
         self._connection.log.append((text, parameters))
         assert type(parameters) is (dict if style in {"named", "pyformat"} else tuple)
-        patterns = {"format": ("%s", "?"), "numeric": (r":\d+", "?"), "pyformat": (r"%\((\w+)\)s", r":\1")}
+        patterns = {"format": ("%s", "?"), "numeric": (r":(\d+)", r":p\1"), "pyformat": (r"%\((\w+)\)s", r":\1")}
+        if style == "numeric":
+            parameters = {f"p{number}": value for number, value in enumerate(parameters, 1)}
         return self._real.execute(re.sub(*patterns[style], text) if style in patterns else text, parameters)
 
 

@@ -1,6 +1,6 @@
 """Mutation testing of the Lua scripts: make one small mistake at a time, and check that a test fails.
 
-    python -m handfast_lab.mutants                     # all mutants, on two cores: about an hour
+    python -m handfast_lab.mutants                     # all mutants, on two cores: some 80 minutes
     python -m handfast_lab.mutants --only permit_renew # mutants whose names contain this
     python -m handfast_lab.mutants --list              # the names of the mutants
     python -m handfast_lab.mutants --show NAME         # the change of one mutant

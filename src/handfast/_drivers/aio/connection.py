@@ -61,7 +61,7 @@ class Connection:
         self.handshake: Future[Any] | None = None
         """The next reply of the handshake; None before it begins and once it is done."""
         self.tries = 0
-        """How often it was opened since a script got a reply."""
+        """Tries to open it since a script last got a reply."""
         self.ended: Exception | None = None
         """What all requests get from the end on."""
 
