@@ -361,9 +361,10 @@ class Bursts(Scripts):
     def script(self):
         choice = self.random.choice
         keys = self.keys(choice(self.names[:2]), ("burst", "tombstones"))
-        what, token = choice(["enter"] * 4 + ["claim"] * 3 + ["cancel"]), f"t{self.random.randrange(12)}"
-        durations = doubles(choice((1, 20, 700)), choice((20, 700, float("inf"))))
-        more = [durations, f"inbox{choice(range(5))} control{choice(range(3))} me"] if what == "enter" else []
+        what, token = choice(["enter"] * 7 + ["cancel"]), f"t{self.random.randrange(12)}"
+        left_us, ticket = choice(((20_000, 0), (700_000, 0), (-1, self.now_us - 900_000), (9_000, self.now_us)))
+        times = doubles(choice((1, 20, 700)), choice((20, 700, float("inf"))), left_us, ticket)
+        more = [times, f"inbox{choice(range(5))} control{choice(range(3))} me"] if what == "enter" else []
         self.run(f"debounce_{what}", keys, [token, *more])
 
 

@@ -16,22 +16,27 @@ class BurstScripts(Scripts):
         self.client = client
         self.place = KeySet("hf", "debounce", "a")
         self.quiet_ms, self.at_most_ms = quiet_ms, at_most_ms
+        self.tickets = {}
+        """The last ticket of each token, which a reply leaves out here."""
 
     @property
     def keys(self):
         return [self.place.key("burst"), self.place.key("tombstones")]
 
-    def enter(self, token, inbox=None):
-        """Call. The inbox is ``inbox:<token>`` by default."""
-        args = {
+    def args(self, token, left_us, ticket, inbox=None):
+        return {
             "token": token,
-            "durations": doubles(self.quiet_ms, self.at_most_ms),
+            "times": doubles(self.quiet_ms, self.at_most_ms, left_us, ticket),
             "wants": f"{inbox or f'inbox:{token}'} control me",
         }
-        return self.call(self.load("debounce_enter"), self.keys, args)
 
-    def claim(self, token):
-        return self.call(self.load("debounce_claim"), self.keys, {"token": token})
+    def enter(self, token, inbox=None):
+        """Call. The inbox is ``inbox:<token>`` by default."""
+        return self._enter(self.args(token, self.quiet_ms * 1000, 0, inbox))
+
+    def ask(self, token, left_us=0, inbox=None):
+        """Ask again, by default when the time of the call has come."""
+        return self._enter(self.args(token, left_us, self.tickets.get(token, 0), inbox))
 
     def cancel(self, token):
         return self.call(self.load("debounce_cancel"), self.keys, {"token": token})
@@ -39,3 +44,10 @@ class BurstScripts(Scripts):
     def dump(self):
         """Return everything stored of the name, without the TTLs."""
         return self.client.hgetall(self.keys[0]), self.client.zrange(self.keys[1], 0, -1, withscores=True)
+
+    def _enter(self, args):
+        token = args["token"]
+        reply = self.call(self.load("debounce_enter"), self.keys, args)
+        if reply[0] == "waits":
+            self.tickets[token] = reply.pop()
+        return reply

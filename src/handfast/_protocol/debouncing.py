@@ -1,8 +1,12 @@
-"""Wait until no one has called for a while: from a request to whether its caller is the one that runs.
+"""Wait until no other call has come for a while: from a request to whether its caller is the one that runs.
 
-The newest call of a burst knows when it is to run, and asks then. The one before it gets a message that it was
+The newest call of a burst knows when it is to run, and asks then. The call before it gets a message that it was
 superseded. All ask again when their connection has broken, which also says where they are to be reached from now on, and
 three times a minute, should the message be lost.
+
+Each further request carries the ticket of the first reply, by which the server knows which call is newer, however long
+its client was away; and the time that is left by the client's clock, so that a server's clock that is set back delays no
+call.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Answer, Park, Steps, Waking
 from handfast._protocol.acquire import MAX_POLL_S, BaseAttempt
-from handfast.errors import HandfastError, ServerRefused
+from handfast.errors import ServerRefused
 
 __all__ = ["DebounceAttempt", "wait"]
 
@@ -30,10 +34,10 @@ def wait(attempt: DebounceAttempt) -> Steps[bool]:
     """Wait until this call is to run, or is superseded by a later one. Return whether it is to run."""
     request, token = attempt.request, attempt.token
     attempt.may_be_there = True
-    call = request.enter(token)
+    left_s, ticket = request.quiet_ms / 1000, 0
     while True:
         try:
-            answer: Answer = yield call
+            answer: Answer = yield request.enter(token, left_s, ticket)
         except ServerRefused as error:
             if error.changed_nothing:
                 attempt.refused()
@@ -41,16 +45,12 @@ def wait(attempt: DebounceAttempt) -> Steps[bool]:
         if answer.again:
             attempt.copies = True
         tag, *numbers = answer.fields
-        if tag == b"runs":
-            return True
-        if tag == b"superseded":
-            return False
         if tag != b"waits":
-            raise HandfastError(f"the call of {request.name!r} was over while it waited", name=request.name)
+            return bool(tag == b"runs")
         attempt.position = 0
-        now_us, due_us = numbers
-        due_at = answer.sent_at + (due_us - now_us) / 1e6 + EARLY_S
-        waking: Waking = yield Park(token, min(due_at, answer.sent_at + MAX_POLL_S))
+        now_us, due_us, ticket = numbers
+        due_at = answer.sent_at + (due_us - now_us) / 1e6
+        waking: Waking = yield Park(token, min(due_at + EARLY_S, answer.sent_at + MAX_POLL_S))
         if waking.grant is not None:
             return False
-        call = request.claim(token) if waking.woke_at >= due_at else request.enter(token)
+        left_s = due_at - waking.woke_at

@@ -100,7 +100,7 @@ def _limiter(namespace: str) -> Use:
 
 def _debounce(namespace: str) -> Use:
     request = DebounceRequest(KeySet(namespace, "debounce", "-"), quiet_ms=1, at_most_ms=None)
-    return _use([request.enter(_TOKEN), request.claim(_TOKEN), request.cancel(_TOKEN)], namespace, "debounce")
+    return _use([request.enter(_TOKEN, 0.0), request.cancel(_TOKEN)], namespace, "debounce")
 
 
 def _once(namespace: str) -> Use:

@@ -353,7 +353,7 @@ def recorded() -> Case:
 def superseded() -> Case:
     """Take a burst over from the call before."""
     request = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=HOUR_MS, at_most_ms=None)
-    return each("debounce, called and superseded", request.enter, subscribes=True)
+    return each("debounce, called and superseded", lambda token: request.enter(token, HOUR_MS / 1000), subscribes=True)
 
 
 def naive() -> Case:

@@ -45,7 +45,7 @@ class Debounced:
                 watch.ended(client, self._attempt.token, certain=leaves_nothing(self._attempt))
             raise
         assert self._attempt is not None  # noqa: S101 -- nothing is returned without one
-        watch.returned(self._attempt.token, runs=runs)
+        watch.returned(self._attempt.token, runs=runs, quiet=order.hold)
         if self._world.log is not None:
             self._world.say(
                 client.process.name, f"{self._attempt.token.decode()} {'runs' if runs else 'is superseded'}"

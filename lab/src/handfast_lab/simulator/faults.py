@@ -212,6 +212,10 @@ class Faults:
         """The process is suspended for a while, as by SIGSTOP."""
         self._later(2, self._freeze, command.link.process)
 
+    def go_away(self, command: Command) -> None:
+        """The machine of the process is suspended for a minute or so, and the server closes its connections meanwhile."""
+        self._later(2, self._go_away, command.link.process)
+
     # --- the server
 
     def stall(self, command: Command) -> None:
@@ -373,6 +377,13 @@ class Faults:
         process.freeze()
         self._world.at(self._lasting(40), process.thaw)
 
+    def _go_away(self, process: Process) -> None:
+        process.freeze()
+        for link in self._network.links:
+            if link.process is process and link.here:
+                self._network.cut(link, notice=self._notice())
+        self._world.at(self._lasting(100), process.thaw)
+
     def _go_down(self) -> None:
         self._network.go_down()
         self._world.at(self._lasting(3), self._network.come_up)
@@ -471,6 +482,7 @@ KINDS: dict[str, Callable[[Faults, Command], None]] = {
     "lost messages": Faults.lose_pushes,
     "death": Faults.die,
     "freeze": Faults.freeze,
+    "away": Faults.go_away,
     "stall": Faults.stall,
     "out of memory": Faults.out_of_memory,
     "refusal": Faults.refuse,

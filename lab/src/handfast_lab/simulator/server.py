@@ -25,7 +25,6 @@ from handfast._engine.calls import (
     REVOKE,
 )
 from handfast._engine.debounce import CANCEL as DEBOUNCE_CANCEL
-from handfast._engine.debounce import CLAIM as DEBOUNCE_CLAIM
 from handfast._engine.debounce import ENTER as DEBOUNCE_ENTER
 from handfast._engine.limits import ACQUIRE as LIMIT_ACQUIRE
 from handfast._engine.limits import INSPECT as LIMIT_INSPECT
@@ -41,7 +40,7 @@ __all__ = ["ENGINE_SCRIPTS", "MAIN", "OLD", "PLAIN", "SCRIPT_NAMES", "SimulatedS
 
 _BATCHES = batches.ACQUIRE, batches.RELEASE
 _LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_PAUSE, LIMIT_RESIZE, LIMIT_INSPECT
-_DEBOUNCE = DEBOUNCE_ENTER, DEBOUNCE_CLAIM, DEBOUNCE_CANCEL
+_DEBOUNCE = DEBOUNCE_ENTER, DEBOUNCE_CANCEL
 _ONCE = ONCE_ACQUIRE, ONCE_RECORD, ONCE_CANCEL
 _PERMITS = ACQUIRE, MULTI_ACQUIRE, RELEASE, CONFIRM, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE
 _SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_DEBOUNCE, *_ONCE)

@@ -8,7 +8,7 @@
 --
 -- TWICE the second time there is nothing to withdraw.
 -- LATE (or early) the token is remembered in any case: a call that arrives after it changes nothing.
--- MEMORY the first write is a DEL or a HDEL, which passes at maxmemory, and so does the rest.
+-- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
 
 -- @include clock
 
@@ -18,10 +18,9 @@ local burst, tombstones, token = KEYS[1], KEYS[2], ARGV[1]
 -- @include over
 
 load_burst()
-if newest == token then
-  redis.call('DEL', burst)
-else
-  redis.call('HDEL', burst, '') -- changes nothing
-end
+redis.call('HDEL', burst, '') -- changes nothing
 remember(token)
+if newest == token then
+  forget_newest()
+end
 return 'cancelled ' .. struct.pack('<d', 0)
