@@ -466,8 +466,9 @@ def test_tickets_grow_where_the_clock_was_set_back(limits, clock):
     assert a.queue() == ["t2", "t3"]
 
 
-def test_a_full_queue_takes_no_newcomer(limits):
+def test_a_full_queue_takes_no_newcomer(limits, listening):
     a = limits((1, 1000))
+    listening("t2", "t3")
     a.attempt("t1")
     for token in ("t2", "t3"):
         assert a.acquire(token, max_waiters=2)[0] == "queued"
@@ -489,9 +490,10 @@ def test_the_first_newcomer_of_an_empty_queue_may_find_it_full(limits):
     ("waiting", "cost", "least_us"),
     [(0, 1, SECOND_US), (1, 1, SECOND_US), (2, 1, SECOND_US), (4, 1, 2 * SECOND_US), (6, 1, 3 * SECOND_US)],
 )
-def test_one_that_is_certain_to_wait_longer_than_it_may_is_refused(limits, waiting, cost, least_us):
+def test_one_that_is_certain_to_wait_longer_than_it_may_is_refused(limits, listening, waiting, cost, least_us):
     """Of two a second, those before it take (waiting + cost) / 2 periods, but for the first."""
     a = limits((2, 1000))
+    listening("t2", *(f"w{number}" for number in range(waiting)))
     a.attempt("t1", 2)
     for number in range(waiting):
         a.acquire(f"w{number}")
@@ -501,8 +503,9 @@ def test_one_that_is_certain_to_wait_longer_than_it_may_is_refused(limits, waiti
     assert a.acquire("t2", cost, patience=least_us)[0] == "queued"
 
 
-def test_the_tightest_of_several_rates_says_how_long_it_takes_at_least(limits):
+def test_the_tightest_of_several_rates_says_how_long_it_takes_at_least(limits, listening):
     a = limits((1, 100), (3, 1000))
+    listening(*(f"w{number}" for number in range(5)))
     a.attempt("t1")
     for number in range(5):
         a.acquire(f"w{number}")
@@ -515,6 +518,125 @@ def test_one_that_is_in_the_queue_is_not_refused(limits):
     a.acquire("t2")
     assert a.acquire("t2", patience=1)[0] == "queued"
     assert a.acquire("t2", patience=0)[0] == "queued"
+
+
+# --- those who are gone, or frozen
+
+
+@pytest.mark.parametrize("max_waiters", [2, 1000])
+@pytest.mark.parametrize("gone", [1, 50, 350])
+def test_waiters_that_are_gone_do_not_count_as_a_queue(limits, clock, listening, gone, max_waiters):
+    a = limits((1, 1000))
+    listening("alive")
+    a.attempt("t1")
+    for number in range(gone):
+        a.acquire(f"gone{number}")
+    a.acquire("alive")
+    a.client.hdel(a.key("waiting"), "gone0")
+    replies = []
+    while not replies or replies[-1] == "more":
+        replies.append(a.acquire("t2", patience=SECOND_US - 1000, max_waiters=max_waiters)[0])
+        clock.now_us += 1
+    assert replies[-1] == "refused"
+    assert "alive" in a.queue()
+    assert a.acquire("t2", patience=2 * SECOND_US, max_waiters=max_waiters)[0] == "queued"
+    assert len(replies) <= 8
+
+
+def test_one_that_does_not_wait_is_told_when_to_come_without_those_that_are_gone(limits):
+    a = limits((1, 1000))
+    a.attempt("t1")
+    for number in range(50):
+        a.acquire(f"gone{number}")
+    assert [a.attempt("t2"), a.attempt("t2")] == [["more"], ["refused", SECOND_US, 0]]
+
+
+def test_live_waiters_are_looked_at_only_where_they_keep_one_out(limits, raw, listening):
+    a = limits((10, 1000))
+    listening("w")
+    a.attempt("t1", 10)
+    a.acquire("w")
+    raw.config_resetstat()
+    assert a.acquire("t2", patience=2 * SECOND_US)[0] == "queued"
+    assert "cmdstat_hmget" in raw.info("commandstats"), "of the settings"
+    assert raw.info("commandstats")["cmdstat_hmget"]["calls"] == 1
+
+
+def test_a_frozen_head_with_other_rates_is_passed_over_after_the_claim_window_with_its_connection(
+    limits, clock, subscribe
+):
+    a = limits((5, 1000))
+    b = a.under((1, 2000))
+    inbox = subscribe("frozen", "inbox:t3")
+    b.attempt("x")
+    for token in ("f1", "f2"):
+        b.acquire(token, inbox="frozen")
+    clock.now_us += 2 * SECOND_US + 1_999_999
+    assert a.acquire("t3") == ["queued", clock.now_us, 2, 0]
+    assert messages(inbox) == [], "it was to come by itself, at the end of its period"
+    clock.now_us += 2
+    assert a.acquire("t3")[0] == "admitted"
+    assert a.queue() == []
+    assert b.acquire("f1", inbox="frozen", ticket=b.tickets["f1"])[0] == "admitted", "it is back"
+
+
+def test_a_head_whose_rates_do_not_count_any_more_is_told_once_and_passed_over_after_the_claim_window(
+    limits, clock, subscribe
+):
+    a = limits((1, 4000))
+    inbox = subscribe("inbox:frozen")
+    a.attempt("x")
+    a.acquire("frozen")
+    other = a.under((9, 4000))
+    other.resize()
+    assert messages(inbox) == [("frozen", "come", clock.now_us)]
+    other.follows = True
+    for later_us in (1, 1_000_000, 999_999):
+        clock.now_us += later_us
+        assert other.attempt("new") == ["refused", 0, 8]
+    other.settle("x", 1, 0)
+    assert messages(inbox) == [], "what others give back does not begin its time anew"
+    clock.now_us += 1
+    assert other.attempt("new")[0] == "admitted"
+
+
+def test_a_head_with_other_rates_says_when_it_comes_to_those_behind_it(limits, clock, listening):
+    a = limits((5, 1000))
+    b = a.under((1, 9000))
+    inbox = listening("w")
+    b.attempt("x")
+    b.acquire("w")
+    clock.now_us += SECOND_US
+    assert a.attempt("new") == ["refused", 8 * SECOND_US, 5]
+    assert a.acquire("t2")[3] == 8 * SECOND_US
+    assert messages(inbox) == []
+
+
+def test_a_waiter_that_was_admitted_by_another_is_not_counted_again_when_its_period_is_over(limits, clock, listening):
+    a = limits((1, 600))
+    listening("t2", "t3")
+    a.attempt("t1")
+    for token in ("t2", "t3"):
+        a.acquire(token)
+    clock.now_us += 600_000
+    a.attempt("new")
+    admitted_us = clock.now_us
+    clock.now_us += 19_999_999
+    assert a.acquire("t2", ticket=a.tickets["t2"]) == ["admitted", admitted_us, 1]
+    assert a.used() == 0
+    assert a.settle("t2", 1, 0) == ["settled", 0]
+    assert a.acquire("t2", ticket=a.tickets["t2"]) == ["finished"]
+
+
+def test_those_whose_period_is_longer_than_they_may_be_late_are_not_remembered_apart(limits, clock, listening):
+    a = limits((1, 600), (2, 20_001))
+    listening("t2")
+    a.attempt("t1")
+    a.acquire("t2")
+    clock.now_us += SECOND_US
+    a.attempt("new")
+    assert a.used() == 1
+    assert a.tombstones() == []
 
 
 # --- other rates in the queue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from handfast_lab.simulator.plans import VERSION
+from handfast_lab.simulator.plans import VERSION, kind_of
 from handfast_lab.simulator.server import SimulatedServer
 from handfast_lab.simulator.simulation import Simulation
 
@@ -33,6 +33,7 @@ class _Job(NamedTuple):
     engine: str
     every: int
     setting: str
+    kind: str
 
 
 @dataclass
@@ -98,15 +99,17 @@ def hunt(
     engine: str = ENGINE,
     every: int = 8,
     setting: str = "server",
+    kind: str = "",
     found: Callable[[str], None] = lambda _: None,
     tell: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Run the seeds from ``first`` to ``last`` - 1.
+    """Run the seeds from ``first`` to ``last`` - 1; with a ``kind`` only those whose plans are of it.
 
     Calls ``found`` with each finding at once, and ``tell`` with the progress.
     """
     jobs = [
-        _Job(start, min(last, start + CHUNK), scripts, engine, every, setting) for start in range(first, last, CHUNK)
+        _Job(start, min(last, start + CHUNK), scripts, engine, every, setting, kind)
+        for start in range(first, last, CHUNK)
     ]
     total, began = Tally(setting=setting), time.perf_counter()
     for tally in _run(jobs, processes):
@@ -135,7 +138,8 @@ def _work(job: _Job) -> Tally:
         server = SimulatedServer(job.scripts, engine=job.engine)
         _servers[job.engine] = job.scripts, server
     tally = Tally()
-    for seed in range(job.first, job.last):
+    seeds = range(job.first, job.last)
+    for seed in (seed for seed in seeds if job.kind in ("", kind_of(seed))):
         _try(seed, server, job, tally)
     return tally
 

@@ -23,12 +23,14 @@ class LimiterDrawing(Drawing):
         self.names = ("a", "b")[: 1 + (chance() < (0.5 if setting == "cluster" else 0.15))]
         self.rates = {name: self._rates(self._one((1, 1, 1, 2, 2, 3))) for name in self.names}
         self.others = {name: self._rates(self._one((1, 2))) for name in self.names}
-        self.disagree = chance() < 0.2
+        self.freezing = chance() < 0.1
+        """Whether processes are often suspended, and use other rates."""
+        self.disagree = chance() < (0.7 if self.freezing else 0.2)
         """Whether some callers use other rates."""
         self.max_waiters = self._one((DEFAULT_MAX_WAITERS,) * 9 + (2,))
         self.weighted = self._one((0.0, 0.0, 0.4))
         self.settling = self._one((0.0, 0.3, 0.7))
-        self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
+        self.cancelling = 0.0 if self.freezing else self._one((0.0, 0.0, 0.2, 0.6))
         self.pausing = self._one((0.0, 0.0, 0.05, 0.2))
         self.resizing = self._one((0.0, 0.0, 0.0, 0.05, 0.2))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
@@ -38,6 +40,8 @@ class LimiterDrawing(Drawing):
         chance = self._chance
         clients = [self._client() for _ in range(self._one((2, 2, 3, 3, 4)))]
         kinds, rate = self._faults()
+        if self.freezing:
+            kinds, rate = (*kinds, *("freeze",) * max(2, len(kinds))), rate or 0.2
         periods = sorted({per_ms for some in (self.rates, self.others) for one in some.values() for _, per_ms in one})
         return Plan(
             *("limiter", self.names, tuple(tag("limiter", name) for name in self.names), clients, self.tempo),
@@ -77,7 +81,7 @@ class LimiterDrawing(Drawing):
         most = min(limit for limit, _ in rates)
         cost = 1 + int(chance() * most) if chance() < self.weighted else 1
         target = Target("limiter", (name,), 0, False, "raise", weight=cost, rates=rates, max_waiters=self.max_waiters)
-        pause = self._seconds(rates[0][1] / 500)
+        pause = self._seconds(4.0 if self.freezing else rates[0][1] / 500)
         if chance() < 0.03:
             return Order("status", target, pause)
         if chance() < self.pausing:
@@ -89,7 +93,7 @@ class LimiterDrawing(Drawing):
         settles = tuple(self._one((0, 0, 1, 2, most + 1)) for _ in range(self._one((1, 1, 2))))
         return Order(
             "try" if chance() < 0.25 else "acquire",
-            *(target, pause, None if chance() < 0.5 else 0.001 + self._seconds(10)),
+            *(target, pause, None if chance() < 0.5 or self.freezing else 0.001 + self._seconds(10)),
             hold=self._seconds(rates[-1][1] / 700),
             block=2.1 if chance() < 0.02 else 0.0,
             in_scope=chance() < 0.4,

@@ -21,6 +21,7 @@ end
 
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 local TOMBSTONE_US = 20000000 -- how long a token that is over is remembered
+local CLAIM_US = 2000000 -- how long a waiter that was to come has for that
 local PARTS, SUM = {'queue', 'waiting', 'tombstones', 'settings'}, '='
 
 -- The rates of an argument or of a record: for each its limit and its period, as doubles.
@@ -49,8 +50,8 @@ end
 
 -- The record of a waiter, as lua/lib/turns.lua describes it.
 local function read_waiter(record)
-  local wait_until, follows, cost, rates, at = unpack_doubles('<dddBc0', record)
-  return {wait_until = wait_until, follows = follows == 1, cost = cost, rates = rates, inbox = string.match(record, '^%S+', at)}
+  local wait_until, comes_at, follows, cost, rates, at = unpack_doubles('<ddddBc0', record)
+  return {wait_until = wait_until, comes_at = comes_at, follows = follows == 1, cost = cost, rates = rates, inbox = string.match(record, '^%S+', at)}
 end
 
 local function read_entry(member)
@@ -113,9 +114,19 @@ end
 
 -- --- what the model knows
 
--- Whether no request may overtake this waiter, and no script may drop it.
+-- Whether no request may overtake this waiter, and no script may drop it: all but one that was to come, and did not
+-- within two seconds, and others of its connection.
 local function is_protected(waiter, now)
   return waiter and waiter.wait_until >= now and heard(waiter.inbox) > 0
+end
+
+local function is_frozen(waiter, waiters, now)
+  for _, other in pairs(waiters) do
+    if other.inbox == waiter.inbox and other.comes_at + CLAIM_US < now then
+      return true
+    end
+  end
+  return false
 end
 
 -- How much the last period has admitted, by the true time.
@@ -151,12 +162,23 @@ local function due(state, request, now)
   return when
 end
 
--- For how long a request waits at least: until it fits, and the first waiter before it, whose rates are known.
+-- Whether a waiter's rates are those of a request, and count.
+local function is_alike(state, its, request)
+  return its.text == request.text and (its.text == state.set_rates or not state.set_rates and not its.follows)
+end
+
+-- For how long a request waits at least: until it fits, and the first waiter before it: one with other rates knows its
+-- time itself, or was told to come.
 local function due_us(state, request, caller, now)
   local head = state.queue[1]
   local its, when = head and requests[head], due(state, request, now)
-  if its and head ~= caller and its.text == request.text then
-    when = math.max(when, due(state, its, now))
+  if its and head ~= caller then
+    local comes_at = state.waiters[head] and state.waiters[head].comes_at or math.huge
+    if is_alike(state, its, request) then
+      when = math.max(when, due(state, its, now))
+    elseif comes_at < math.huge then
+      when = math.max(when, comes_at)
+    end
   end
   return math.max(0, when - now)
 end
@@ -287,6 +309,11 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
     if finished[token] then
       complain(7, name, '%s is admitted after its end', token)
     end
+    -- L13: who was admitted by the call of another, and whose message was lost, is not admitted once more.
+    local is_recent = first and first.by_another and not was_admitted and true_now < first.since + TOMBSTONE_US
+    if is_recent and not (name.torn or name.has_stepped or name.has_lost) then
+      complain(13, name, '%s is admitted once more after %.3f s', token, (true_now - first.since) / 1000000)
+    end
     if state.set_rates and state.set_rates ~= request.text then
       complain(10, name, '%s is admitted under other rates than those that were set', token)
     elseif request.follows and not state.set_rates then
@@ -318,7 +345,7 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
     if was_admitted then
       first.instants[now] = true
     else
-      name.first[token] = {instants = {[now] = true}, since = true_now}
+      name.first[token] = {instants = {[now] = true}, since = true_now, by_another = token ~= caller}
     end
     admitted_at[token] = admitted_at[token] or {}
     insert(admitted_at[token], now)
@@ -380,7 +407,8 @@ local function check_queue(name, state, new, caller, ticket, settling, is_cut, n
   end
   for _, token in ipairs(before.queue) do
     if not state.place[token] and not new[token] and token ~= caller and not name.torn and not is_cut then
-      if is_protected(before.waiters[token], now) then
+      local waiter = before.waiters[token]
+      if is_protected(waiter, now) and not is_frozen(waiter, before.waiters, now) then
         complain(4, name, '%s waited and was removed', token)
       end
     end
@@ -439,13 +467,41 @@ end
 local function check_served(name, state, request, reply, caller, was_admitted, now)
   local tag = reply and reply[1]
   local head = state.queue[1]
-  if not head or tag == 'finished' or tag == 'more' or tag == 'rates' or tag == 'admitted' and was_admitted then
+  if not head or tag == 'finished' or tag == 'more' or tag == 'rates' or tag == 'admitted' and (was_admitted or reply[2] ~= now) then
     return
   end
   local its = requests[head]
-  if its and its.text == request.text and (its.text == state.set_rates or not state.set_rates and not its.follows) and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
+  if its and is_alike(state, its, request) and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
     if #name.before.queue <= 100 then
       complain(4, name, '%s fits and waits', head)
+    end
+  end
+end
+
+-- L11: a first waiter that fits and does not ask for longer than the claim window keeps no one from what is left.
+local function check_frozen(name, state, request, reply, caller, now, true_now)
+  local head = state.queue[1]
+  local its = head and requests[head]
+  local counts = its and {rates = state.set_rates and read_rates(state.set_rates) or its.rates, cost = its.cost}
+  local fits = its and not (its.follows and not state.set_rates) and due(state, counts, now) <= now
+  local blocks = name.blocks
+  if not fits or head == caller or not blocks or blocks.head ~= head then
+    name.blocks = fits and {head = head, since = true_now} or nil
+  elseif true_now > blocks.since + CLAIM_US and remaining(state, request, now) > 0 and not name.has_stepped and not name.torn then
+    if reply and (reply[1] == 'queued' or reply[1] == 'refused') then
+      complain(11, name, '%s keeps %s waiting for %.3f s', head, caller, (true_now - blocks.since) / 1000000)
+    end
+  end
+end
+
+-- L12: one that is dead is not counted where a newcomer is refused because of those before it.
+local function check_dead(name, state, request, reply, caller, now)
+  local is_refused = reply and (reply[1] == 'full' or reply[1] == 'refused' and reply[2] > due_us(state, request, caller, now))
+  if is_refused and #state.queue <= 100 then
+    for _, token in ipairs(state.queue) do
+      if not is_protected(state.waiters[token], now) then
+        complain(12, name, '%s is refused because of %s, which is gone', caller, token)
+      end
     end
   end
 end
@@ -586,6 +642,8 @@ function watch.after(script, is_cut, now, true_now)
         local serves_others = other ~= nil and (other ~= caller or next(new, other) ~= nil)
         check_reply(name, state, request, reply, caller, serves_others, now)
         check_redated(name, state, request, reply, now)
+        check_frozen(name, state, request, reply, caller, now, true_now)
+        check_dead(name, state, request, reply, caller, now)
       end
     end
     name.before = state
@@ -624,7 +682,7 @@ end
 function watch.forget_finished()
   finished = {}
   for _, name in ipairs(names) do
-    name.over_until, name.waits_until = {}, {}
+    name.over_until, name.waits_until, name.has_lost = {}, {}, true
     for _, ledger in pairs(name.ledgers) do
       for _, entry in pairs(ledger) do
         entry.is_excused = true
@@ -638,7 +696,7 @@ function watch.lost(tag, torn, now, true_now)
   finished = {}
   for _, name in ipairs(names) do
     if not tag or name.tag == tag then
-      name.torn, name.over_until = name.torn or torn, {}
+      name.torn, name.over_until, name.has_lost = name.torn or torn, {}, true
       name.before = look(name, now)
       for per_ms, window in pairs(name.before.windows) do
         local ledger = {}

@@ -18,7 +18,7 @@ from handfast_lab.simulator.limiter_plans import LimiterDrawing
 from handfast_lab.simulator.once_plans import OnceDrawing
 from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
-__all__ = ["SHARE", "VERSION", "draw"]
+__all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
 VERSION = 10
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
@@ -31,11 +31,16 @@ SHARE = 5
 """One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name."""
 
 
+def kind_of(seed: int) -> str:
+    """Return what the plan of a seed is about: ``limiter``, ``once``, ``debounce``, or ``permits``."""
+    rest = "debounce" if seed % (2 * SHARE) == SHARE else "permits"
+    return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
+
+
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
-    others: dict[int, type[Drawing]] = {SHARE - 1: LimiterDrawing, SHARE - 2: OnceDrawing}
-    rest = BurstDrawing if seed % (2 * SHARE) == SHARE else _PermitDrawing
-    return others.get(seed % SHARE, rest)(chance, setting).plan()
+    drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
+    return drawings.get(kind_of(seed), _PermitDrawing)(chance, setting).plan()
 
 
 class _PermitDrawing(Drawing):

@@ -25,7 +25,8 @@ __all__ = ["PLANTED", "Caught", "Planted", "broken", "catch", "catch_all", "plan
 MOST = 50_000
 """Number of schedules after which a mistake counts as not caught."""
 
-CHUNK = 25
+CHUNK = 125
+"""Seeds that are run before the first finding among them counts."""
 
 
 class Planted(NamedTuple):
@@ -40,6 +41,14 @@ class Planted(NamedTuple):
     """What it breaks."""
     setting: str = "server"
     """The setting of the schedules that show it."""
+    kind: str = ""
+    """The kind of the plans that show it; empty for all, or for those that the name of the script tells."""
+
+    @property
+    def plans(self) -> str:
+        """The kind of the plans that are tried."""
+        kinds = {"limit_": "limiter", "debounce_": "debounce", "once_": "once"}
+        return self.kind or next((kind for start, kind in kinds.items() if self.where.startswith(start)), "")
 
 
 class Caught(NamedTuple):
@@ -456,6 +465,7 @@ PLANTED = (
         "window.used + cost > window.limit then",
         "window.used + cost > window.limit + 1 then",
         "more than the limit is admitted within a period",
+        kind="limiter",
     ),
     Planted(
         "a pause keeps no one out",
@@ -463,6 +473,7 @@ PLANTED = (
         "  if paused_until > now then\n    return false\n  end\n",
         "",
         "someone is admitted before the end of a pause",
+        kind="limiter",
     ),
     Planted(
         "waiters are admitted under rates that count no more",
@@ -470,6 +481,7 @@ PLANTED = (
         "its_rates == rates and they_count",
         "its_rates == rates",
         "someone is admitted under other rates than those that an operator has set",
+        kind="limiter",
     ),
     Planted(
         "waiters are admitted under rates that were removed",
@@ -477,13 +489,15 @@ PLANTED = (
         "its_rates == set_rates or not set_rates and follows == 0",
         "its_rates == (set_rates or its_rates)",
         "someone is admitted beyond the rates of its client, which count again",
+        kind="limiter",
     ),
     Planted(
         "a dead waiter is admitted",
         "scripts",
-        "  if not has_subscriber(inbox) then\n    leave_queue(head)\n    return true\n  elseif is_admitted then\n",
-        "  if is_admitted then\n",
+        "  if not has_subscriber(inbox) then\n    leave_queue(head)\n    return true\n  elseif not is_alike then\n",
+        "  if not is_alike then\n",
         "what a dead waiter was admitted for is lost to the others",
+        kind="limiter",
     ),
     Planted(
         "newcomers of a limiter overtake waiters",
@@ -498,6 +512,7 @@ PLANTED = (
         "      redis.call('ZREM', window.key, '=', member)\n",
         "      redis.call('ZREM', window.key, '=')\n",
         "a settled call counts for both costs",
+        kind="limiter",
     ),
     Planted(
         "a settling admits no waiter",
@@ -512,6 +527,7 @@ PLANTED = (
         "    redis.call('PEXPIRE', window.key, window.per_ms + 1000) -- a second more than it needs\n",
         "",
         "the window of a limiter that is not used any more never expires",
+        kind="limiter",
     ),
     Planted(
         "the first waiter comes too late",
@@ -519,6 +535,7 @@ PLANTED = (
         "math.min(at, now) + window.per_ms * 1000)",
         "math.min(at, now) + window.per_ms * 1100)",
         "what is free stays unused",
+        kind="limiter",
     ),
     Planted(
         "waiters are admitted without a message",
@@ -526,6 +543,7 @@ PLANTED = (
         "    publish(head, inbox, remaining(), 1)\n",
         "",
         "a waiter that was admitted goes on waiting",
+        kind="limiter",
     ),
     Planted(
         "a message that calls a waiter counts as an admission",
@@ -533,6 +551,7 @@ PLANTED = (
         "if waking.grant is not None and waking.grant.lease_us:",
         "if waking.grant is not None:",
         "a waiter whose turn it is goes on without an admission",
+        kind="limiter",
     ),
     Planted(
         "waiters of a limiter have no tickets",
@@ -540,6 +559,29 @@ PLANTED = (
         "yield attempt.request.acquire(token, until - now, ticket)",
         "yield attempt.request.acquire(token, until - now, 0)",
         "a waiter whose place was lost comes back at the end of the queue",
+        kind="limiter",
+    ),
+    Planted(
+        "a frozen waiter with other rates keeps its place",
+        "scripts",
+        "comes_at + CLAIM_US < now or frozen[inbox]",
+        "false",
+        "no one is admitted until its wait-lease is over",
+        kind="limiter",
+    ),
+    Planted(
+        "dead waiters count as a queue",
+        "limit_acquire",
+        " and evict_waiters() then",
+        " and false then",
+        "newcomers are refused because of waiters that are gone",
+    ),
+    Planted(
+        "who was admitted by another call is forgotten",
+        "limit_acquire",
+        "elseif served_until then",
+        "elseif false then",
+        "a waiter whose message was lost is counted twice",
     ),
     # --- debounced names
     Planted(
@@ -734,7 +776,8 @@ def _find(planted: Planted, first: int, last: int) -> tuple[int, str] | None:
     """Return the first seed with a finding, and its text."""
     with planting(planted) as scripts:
         for start in range(first, last, CHUNK):
-            found = hunt(start, min(start + CHUNK, last), scripts=scripts, setting=planted.setting).findings
+            end = min(start + CHUNK, last)
+            found = hunt(start, end, scripts=scripts, setting=planted.setting, kind=planted.plans).findings
             if found:
                 return min((seed, texts[0]) for seed, texts in found.items())
     return None

@@ -24,12 +24,13 @@
 --   each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
 -- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that
 --   is refused also the time that all before it take at least. remaining is what the tightest rate admits after this.
--- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or 100 waiters that are gone
---   were dropped, and the next one is gone as well: send it again.
+-- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or waiters that are gone were
+--   dropped, and others may be gone as well: send it again.
 -- rates: the numbers of others that are set, as `wants` has them, or none: then none are set any more. Send it again
 --   with those, or with the client's own. Nothing has changed; a waiter keeps its place for its wait-lease.
 --
--- TWICE the same admission, for as long as one of its windows has it; a waiter finds its place. One that exceeds is
+-- TWICE the same admission, for as long as one of its windows has it, and for 20 s if another script admitted it and its
+--   message was lost; a waiter finds its place. One that exceeds is
 --   counted once, and may be told that it was admitted.
 -- LATE after it was settled with 0, or after a settling that knows of copies, the token has a tombstone: `finished`,
 --   and nothing changes.
@@ -42,16 +43,24 @@ local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, wants = ARGV[1], ARGV[3]
 local wait_ms, patience_us, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local follows, cost, rates = struct.unpack('<ddBc0', wants)
-local is_busy = redis.call('EXISTS', queue, tombstones, settings) > 0
+local there = redis.call('EXISTS', queue, tombstones, settings)
 
 -- @include settings
 -- @include window
 -- @include inbox
+-- @include over
 -- @include turns
 
-if is_busy and redis.call('ZSCORE', tombstones, token) then
-  return 'finished '
-elseif is_busy then
+local is_busy, served_until = there > 1, nil
+if there > 0 then
+  local over_until
+  over_until, served_until = unpack(redis.call('ZMSCORE', tombstones, token, '!' .. token))
+  if over_until then
+    return 'finished '
+  end
+  is_busy = is_busy or redis.call('EXISTS', queue, settings) > 0 -- tombstones alone keep no one waiting
+end
+if is_busy then
   load_settings()
 end
 local place = is_busy and redis.call('ZSCORE', queue, token)
@@ -67,6 +76,8 @@ if admitted_at then
   return 'admitted ' .. struct.pack('<dd', admitted_at, remaining())
 elseif others_count then
   return {'rates', set_rates or ''}
+elseif served_until then
+  return 'admitted ' .. struct.pack('<dd', served_until - REPEAT_MS * 1000, remaining()) -- and its message was lost
 end
 if ticket > 0 and not place then
   enter_queue(token, ticket, wants, wait_ms)
@@ -111,9 +122,12 @@ else
     local periods = math.ceil((position + cost) / window.limit) - 1
     least_us = math.max(least_us, periods * window.per_ms * 1000)
   end
-  if patience_us == 0 or least_us > patience_us then
+  local is_full = position >= max_waiters
+  if position > 0 and (is_full or least_us > math.max(patience_us, due_us)) and evict_waiters() then
+    return 'more '
+  elseif patience_us == 0 or least_us > patience_us then
     return 'refused ' .. struct.pack('<dd', least_us, remaining())
-  elseif position >= max_waiters then
+  elseif is_full then
     return 'full ' .. struct.pack('<d', position)
   end
   ticket = now
@@ -121,6 +135,6 @@ else
     ticket = math.max(now, redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] + 1)
   end
 end
-enter_queue(token, ticket, wants, wait_ms, place)
+enter_queue(token, ticket, wants, wait_ms, place, is_first and now + due_us)
 position = position or redis.call('ZRANK', queue, token)
 return 'queued ' .. struct.pack('<dddd', now, position, due_us, ticket)

@@ -16,13 +16,14 @@
 
 -- @include clock
 
-local queue, waiting, settings = KEYS[1], KEYS[2], KEYS[4]
+local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local by, rates, cost = ARGV[2], ARGV[3], 0
 local pause_ms = struct.unpack('<d', ARGV[1])
 
 -- @include settings
 -- @include window
 -- @include inbox
+-- @include over
 -- @include turns
 
 load_settings()

@@ -18,12 +18,13 @@
 
 -- @include clock
 
-local queue, waiting, settings = KEYS[1], KEYS[2], KEYS[4]
+local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local by, why, rates, cost = ARGV[2], ARGV[3], ARGV[4], 0
 
 -- @include settings
 -- @include window
 -- @include inbox
+-- @include over
 -- @include turns
 
 load_settings()

@@ -24,8 +24,8 @@ local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
 -- @include settings
 -- @include window
 -- @include inbox
--- @include turns
 -- @include over
+-- @include turns
 
 load_settings()
 local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
