@@ -6,17 +6,28 @@ import os
 from abc import abstractmethod
 from binascii import hexlify
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import ref
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.connect import Connector
+from handfast._drivers.failures import already_held
 from handfast._drivers.forks import OfOneProcess
 from handfast._protocol.acquire import BaseAttempt
 
-__all__ = ["A", "Driver"]
+if TYPE_CHECKING:
+    from handfast._protocol.detached import DetachedLease
+
+__all__ = ["A", "Claim", "Driver"]
 
 A = TypeVar("A", bound=BaseAttempt)
 C = TypeVar("C", bound=Connector)
+
+
+class Claim:
+    """The right of one caller to adopt a token. It ends with this object, however its caller ends."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Driver(OfOneProcess, Generic[C]):
@@ -30,6 +41,8 @@ class Driver(OfOneProcess, Generic[C]):
         self._label = label
         self._retry_for = retry_for
         self._release_at_exit = release_at_exit
+        self._claims: dict[bytes, ref[Claim]] = {}
+        """By token, who adopts it: it gets into the leases only after a round trip."""
         super().__init__()
 
     @property
@@ -60,6 +73,23 @@ class Driver(OfOneProcess, Generic[C]):
         """Start an attempt that gets no lease. The caller must call ``undo`` on any exception."""
         self._check_open(request.name)
         return kind(request, hexlify(os.urandom(16)), monotonic())
+
+    def claim(self, detached: DetachedLease, name: str) -> Claim:
+        """Return the right to adopt a lease. Raises ValueError if this client holds it already, or adopts it."""
+        token, claim = detached.token, Claim()
+        mine = ref(claim, lambda dead: self._claims.get(token) is dead and self._claims.pop(token, None))
+        other = self._claims.setdefault(token, mine)  # atomic
+        if other is not mine and other() is not None:
+            raise already_held(name)
+        self._claims[token] = mine
+        if self._holds(token):
+            del self._claims[token]  # the error keeps this frame
+            raise already_held(name)
+        return claim
+
+    @abstractmethod
+    def _holds(self, token: bytes) -> bool:
+        """Whether this client holds a lease with this token."""
 
     @abstractmethod
     def _check_open(self, name: str) -> None:

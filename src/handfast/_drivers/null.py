@@ -179,8 +179,9 @@ class NullDriver:
         lease.let_go(monotonic())
         return True
 
-    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
-        """Do nothing: any token may be adopted."""
+    def claim(self, _detached: DetachedLease, _name: str) -> object:
+        """Return a right: any token may be adopted."""
+        return self
 
     def adopt(self, detached: DetachedLease, request: Any) -> LeaseState:
         """Hold a lease that another client acquired."""

@@ -189,6 +189,10 @@ class PermitRequest(Request):
         """Return the same request for that many permits."""
         return self if weight == self.weight else self._like(self.place, weight, self.timeout)
 
+    def granted(self, weight: int, at_least_ms: int) -> PermitRequest:
+        """Return the same request with what belongs to a grant that another client has got."""
+        return self._like(self.place, weight, self.timeout, at_least_ms)
+
     @property
     def parts(self) -> tuple[PermitRequest, ...]:
         """The request itself."""
@@ -258,7 +262,7 @@ class PermitRequest(Request):
         """Read the state of the name, with so many of its holders and of its waiters."""
         return Call(INSPECT.prefix, self._keys + bulk(max_shown))
 
-    def _like(self, place: KeySet, weight: int, timeout: float | None) -> PermitRequest:
+    def _like(self, place: KeySet, weight: int, timeout: float | None, at_least_ms: int | None = None) -> PermitRequest:
         return PermitRequest(
             place,
             ttl_ms=self.ttl_ms,
@@ -267,7 +271,7 @@ class PermitRequest(Request):
             weight=weight,
             max_waiters=self._max_waiters,
             timeout=timeout,
-            at_least_ms=self.at_least_ms,
+            at_least_ms=self.at_least_ms if at_least_ms is None else at_least_ms,
             acknowledgement=self.acknowledgement,
             max_hold=self.max_hold,
         )

@@ -13,7 +13,7 @@ from handfast.errors import LeaseLost
 
 __all__ = ["DetachedLease", "adopt"]
 
-TEXT = re.compile(r"(lock|semaphore|rwlock)\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9]{1,10})\.([01])")
+TEXT = re.compile(r"(lock|semaphore|rwlock)\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9]{1,10})\.([01])(?:\.([0-9]{1,11}))?")
 
 NOT_THERE = "the server has no lease of this name with this token: it has ended, or the token is of another name"
 
@@ -27,11 +27,13 @@ class DetachedLease(NamedTuple):
     weight: int
     copies: bool
     """Whether a copy of its acquire may still be on its way to the server."""
+    at_least_ms: int = 0
+    """For how long the name stays taken since its grant: it belongs to the grant, whoever releases it."""
 
     @classmethod
     def of(cls, lease: LeaseState, request: PermitRequest) -> Self:
         """Return what is to be known of a lease that was acquired with this request."""
-        return cls(request.place.kind, lease.token, lease.fence, request.weight, lease.copies)
+        return cls(request.place.kind, lease.token, lease.fence, request.weight, lease.copies, request.at_least_ms)
 
     @classmethod
     def parse(cls, text: str, request: PermitRequest) -> Self:
@@ -40,17 +42,18 @@ class DetachedLease(NamedTuple):
             raise TypeError(f"the token must be a str, not {type(text).__name__}")
         if (found := TEXT.fullmatch(text)) is None:
             raise ValueError("the token is not one that detach() returned")
-        kind, token, fence, weight, copies = found.groups()
+        kind, token, fence, weight, copies, at_least = found.groups()
         if kind != request.place.kind:
             raise ValueError(
                 f"the token is of a lease of a {kind}, and {request.name!r} is a {request.place.kind} here"
             )
-        return cls(kind, token.encode(), int(fence), int(weight), copies == "1")
+        return cls(kind, token.encode(), int(fence), int(weight), copies == "1", int(at_least or 0))
 
     @property
     def text(self) -> str:
         """All of it, as opaque text."""
-        return f"{self.kind}.{self.token.decode()}.{self.fence}.{self.weight}.{self.copies:d}"
+        text = f"{self.kind}.{self.token.decode()}.{self.fence}.{self.weight}.{self.copies:d}"
+        return f"{text}.{self.at_least_ms}" if self.at_least_ms else text
 
 
 def adopt(request: PermitRequest, detached: DetachedLease, owner: Any) -> Steps[LeaseState]:
@@ -58,6 +61,7 @@ def adopt(request: PermitRequest, detached: DetachedLease, owner: Any) -> Steps[
 
     Raises LeaseLost if it has ended, and NotReplicated.
     """
+    request = request.granted(detached.weight, detached.at_least_ms)
     sent_at, lease_us = yield from renewed(request, detached.token, request.ttl_ms)
     if lease_us == 0:
         raise LeaseLost(request.name, detached.fence, NOT_THERE)

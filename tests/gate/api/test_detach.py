@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis
 
 from handfast import Handfast, LeaseLost, NotHeld, ServerRefused
 from handfast._api.sync import lease as lease_module
@@ -117,6 +118,45 @@ async def test_a_client_does_not_adopt_what_it_holds(here, there, raw):
     assert await adopted.release() is True
     with pytest.raises(LeaseLost):
         await here.lock("a").adopt(token)
+
+
+async def test_of_two_that_adopt_one_token_at_once_in_one_client_one_gets_it(here, there, raw):
+    token = await (await here.lock("a").acquire()).detach()
+
+    async def adopt():
+        return await there.lock("a").adopt(token)
+
+    found = await asyncio.gather(adopt(), adopt(), return_exceptions=True)
+    (lease,) = (one for one in found if not isinstance(one, Exception))
+    (refused,) = (one for one in found if isinstance(one, Exception))
+    assert isinstance(refused, ValueError)
+    del found, refused
+    await lease.extend(60)
+    assert await lease.release() is True
+
+
+async def test_an_adoption_that_failed_keeps_no_one_from_the_token(api, server, raw, there):
+    token = await (await there.lock("a").acquire()).detach()
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url, retry_for=0) as client:
+            await client.lock("b").status()
+            proxy.lose_request(script("permit_renew"), times=2)
+            with pytest.raises(redis.ConnectionError) as caught:
+                await client.lock("a").adopt(token)
+            lease = await client.lock("a").adopt(token)
+            assert caught.tb is not None, "it keeps its frames, and they keep no claim"
+            assert await lease.release() is True
+
+
+async def test_at_least_belongs_to_the_grant_whoever_releases_it(here, there, raw):
+    lease = await here.lock("a", at_least=300).acquire()
+    assert lease.token.partition(".")[2] == "300000"
+    adopted = await there.lock("a", at_least=0.001).adopt(await lease.detach())
+    again = await here.lock("a").adopt(await adopted.detach())
+    assert await again.release() is True
+    (holder,) = (await here.lock("a").status()).holders
+    assert holder.released
+    assert holder.remaining > 200
 
 
 async def test_of_two_clients_that_adopt_one_token_the_second_to_release_has_lost_it(here, there, raw):

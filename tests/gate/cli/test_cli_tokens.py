@@ -50,6 +50,15 @@ def test_a_detached_lease_is_extended_and_released(call, hf, kind):
         assert (over.exit_code, over.output) == (1, "handfast: the lease of 'a' has ended\n")
 
 
+@pytest.mark.parametrize("how", ["detach", "token"])
+def test_a_release_by_token_leaves_the_name_taken_for_at_least_as_long_as_its_grant_said(call, hf, how):
+    lease = hf.lock("a", at_least=300).acquire()
+    token = lease.detach() if how == "detach" else lease.token
+    assert call(release, "a", "--token", token).exit_code == 0
+    assert remaining("lock", hf) > 200
+    assert hf.lock("a").try_acquire() is None
+
+
 def test_a_token_may_come_from_standard_input_or_the_environment(call, hf):
     token = hf.lock("a").acquire().detach()
     assert call(extend, "a", "--ttl", "1h", env={"HANDFAST_TOKEN": token}).exit_code == 0

@@ -66,8 +66,14 @@ class Lease(Uncopied, LeaseScope):
 
     @property
     def token(self) -> str:
-        """The unguessable id of this lease. It is the right to release, so do not log it."""
-        return self._state.token.decode()
+        """The unguessable id of this lease. It is the right to renew and to release, so do not log it.
+
+        ``handfast extend`` and ``handfast release`` take it. Behind a dot it ends with the milliseconds of ``at_least``, if
+        there are any, since that belongs to the grant.
+        """
+        request = self._state.request
+        at_least_ms = request.at_least_ms if isinstance(request, PermitRequest) else 0
+        return self._state.token.decode() + (f".{at_least_ms}" if at_least_ms else "")
 
     @property
     def fence(self) -> int:
@@ -155,7 +161,8 @@ class Lease(Uncopied, LeaseScope):
         """Give the lease up here without releasing it, and return a token with which another process adopts it.
 
         The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or
-        extended. Its fence stays the same. Here it counts as released. `Lock.adopt` turns the token into a lease again,
+        extended. Its fence and ``at_least`` stay the same; ``max_hold`` ends with it, and begins anew with that of the
+        adopting lock. Here it counts as released. `Lock.adopt` turns the token into a lease again,
         and ``handfast extend`` and ``handfast release`` take it, too.
 
         Example:

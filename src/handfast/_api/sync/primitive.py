@@ -146,7 +146,8 @@ class Primitive(Uncopied, PrimitiveScope[L]):
     def adopt(self, token: str) -> L:
         """Turn a lease that another process has detached into one of this client, which renews it from now on.
 
-        It keeps its fence and lasts the ``ttl`` of this object from now, or longer if it already does. Takes one round
+        It keeps its fence and the ``at_least`` of its grant, and lasts the ``ttl`` of this object from now, or longer if
+        it already does. Takes one round
         trip. `status` goes on to show the client that acquired it. A `force_release` is noticed at the next renewal.
 
         Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has
@@ -161,7 +162,8 @@ class Primitive(Uncopied, PrimitiveScope[L]):
         Raises:
             LeaseLost: The lease has ended, or it is of another name.
             TypeError: ``token`` is no str, or it is a reentrant lock or several locks.
-            ValueError: ``token`` is not from `detach`, is of another kind, or its lease is held by this client.
+            ValueError: ``token`` is not from `detach`, is of another kind, or its lease is held by this client, or is
+                being adopted by it.
             ServerRefused: The server refused, for example because it is read-only. The token can be used again.
             redis.exceptions.ConnectionError: The server can't be reached. The token can be used again.
             redis.exceptions.TimeoutError: The server does not answer. The token can be used again.
@@ -172,12 +174,14 @@ class Primitive(Uncopied, PrimitiveScope[L]):
         if not self._adopts or not isinstance(request, PermitRequest):
             raise TypeError(f"{self!r} can't adopt a lease, since none of its kind can be detached; use lock() instead")
         detached = DetachedLease.parse(token, request)
-        self._driver.check_adoptable(detached, request.name)
+        claim = self._driver.claim(detached, request.name)
         try:
-            return self._lease(self._driver.adopt(detached, request.with_weight(detached.weight)))
+            return self._lease(self._driver.adopt(detached, request))
         except BaseException:
             self._driver.forget(detached)
             raise
+        finally:
+            del claim  # its end lets others claim the token
 
     def _lease(self, state: LeaseState) -> L:
         """Return the lease that an acquire gives."""

@@ -34,7 +34,6 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.driver import Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
-    already_held,
 )
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Steps
@@ -210,10 +209,8 @@ class AsyncDriver(Driver[AsyncConnector]):
         lease.owner.remove(lease)
         return True
 
-    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
-        """Raise ValueError if this client holds the lease already."""
-        if any(detached.token in context.leases for context in list(self._contexts.values())):
-            raise already_held(name)
+    def _holds(self, token: bytes) -> bool:
+        return any(token in context.leases for context in list(self._contexts.values()))
 
     async def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
         """Hold a lease that another client acquired."""

@@ -30,7 +30,6 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.driver import Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
-    already_held,
 )
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
@@ -321,16 +320,15 @@ class SyncDriver(Driver[SyncConnector]):
             raise
         return True
 
-    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
-        """Raise ValueError if this client holds the lease already."""
-        if detached.token in self._leases:
-            raise already_held(name)
+    def _holds(self, token: bytes) -> bool:
+        return token in self._leases
 
     def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
         """Hold a lease that another client acquired. The caller must call `forget` on any exception."""
         from handfast._protocol.detached import adopt
 
         lease = self.run(adopt(request, detached, self._pool), request.name)
+        self._check_open(request.name)
         self._renewer.add(lease)
         return lease
 

@@ -35,8 +35,8 @@ def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: flo
     """
     from handfast import LeaseLost
 
-    if re.fullmatch("[0-9a-f]{32}", token):
-        token = f"{kind or 'lock'}.{token}.0.1.0"
+    if found := re.fullmatch(r"([0-9a-f]{32})(\.[0-9]+)?", token):
+        token = f"{kind or 'lock'}.{found[1]}.0.1.0{found[2] or ''}"
     its_kind = kind or token.partition(".")[0]
     if its_kind == "once":
         raise ValueError(
