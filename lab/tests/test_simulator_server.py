@@ -383,6 +383,7 @@ class Outcomes(Scripts):
                 choice((0, 60_000, 60_000)),
                 choice((1, 1000)),
                 choice((-1, 0, 700)),
+                choice((0, 900)),
                 choice((0, 0, self.now_us - 900_000)),
             )
             text = f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
@@ -390,8 +391,8 @@ class Outcomes(Scripts):
             self.run(name, keys, [token, doubles(choice(TTLS_MS), *waits), fingerprint, wants])
         elif name == "once_record":
             outcome, numbers = (
-                choice(("begun", "done", "done", "failed", "unstored")),
-                (choice((1, 900, 90_000)), choice((0, 1))),
+                choice(("begun", "done", "done", "failed", "unstored", "dropped")),
+                (choice((1, 900, 90_000)), choice((0, 1)), choice((0, 900))),
             )
             self.run(name, keys, [token, outcome, doubles(*numbers), fingerprint, choice((b"", b"\0\xff{}"))])
         elif name == "DEL":

@@ -404,7 +404,7 @@ def read_stored(client, place, *, complete=True):
     records = {
         field.decode(): read_text(record, waits=field.decode() in queue)
         for field, record in state.items()
-        if field not in (b"s", b"q", b"last")
+        if field not in (b"s", b"q", b"last", b"pause")
     }
     out, limit, fence, grants, waited, inline = 0, 0, 0, 0, 0, {}
     if b"s" in state:

@@ -56,12 +56,13 @@ class OnceScripts(Engine):
         max_waiters=1000,
         refresh=-1,
         ticket=0,
+        pause=0,
         fingerprint="",
         inbox=None,
     ):
         """Return the arguments of once_acquire. A waiter's inbox is ``inbox:<token>`` by default."""
         wants = doubles(1, 1, claim, CALLER) + f"{inbox or f'inbox:{token}'} control:{token} me".encode()
-        request = doubles(ttl, wait, max_waiters, refresh, ticket)
+        request = doubles(ttl, wait, max_waiters, refresh, pause, ticket)
         return {"token": token, "request": request, "fingerprint": fingerprint, "wants": wants}
 
     def acquire(self, token, *, ttl=TTL_MS, **options):
@@ -70,9 +71,9 @@ class OnceScripts(Engine):
         reply = self.call(self.load("once_acquire"), self.keys, self.arguments(token, ttl=ttl, **options))
         return [one.decode() if isinstance(one, bytes) else one for one in reply]
 
-    def outcome(self, token, outcome="done", value="v", *, keep=KEEP_MS, copies=False, fingerprint=""):
+    def outcome(self, token, outcome="done", value="v", *, keep=KEEP_MS, copies=False, pause=0, fingerprint=""):
         """Return the arguments of once_record."""
-        numbers = doubles(keep, copies)
+        numbers = doubles(keep, copies, pause)
         return {"token": token, "outcome": outcome, "numbers": numbers, "fingerprint": fingerprint, "value": value}
 
     def end(self, token, outcome="done", value="v", **options):

@@ -29,6 +29,7 @@ __all__ = [
     "outage",
     "own_wait",
     "pause_cut",
+    "refresh_failed",
     "released",
     "renewal_failed",
     "renewal_refused",
@@ -67,6 +68,7 @@ class LoggerApart(logging.Logger):
 
 _cleanup = logging.getLogger("handfast.cleanup")
 _limiter = logging.getLogger("handfast.limiter")
+_once = logging.getLogger("handfast.once")
 _cleanup_apart, _renewal, _sentinel = (LoggerApart(f"handfast.{name}") for name in ("cleanup", "renewal", "sentinel"))
 
 
@@ -84,6 +86,17 @@ def unreleased(name: str) -> None:
 
 def pause_cut(name: str, asked: float, at_most: float) -> None:
     _limiter.warning("the limiter %r was to pause for %.6g s, and does for %.6g s: at_most", name, asked, at_most)
+
+
+def refresh_failed(name: str, error: Exception, pause_s: float) -> None:
+    _once.warning(
+        "%r could not be made anew, and its old result goes on to count; the next try is not before %.3g s: %s",
+        name,
+        pause_s,
+        type(error).__name__,
+        exc_info=error,
+        extra={"lock": name, "reason": type(error).__name__},
+    )
 
 
 def unheard(address: str) -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "DEFAULT_TTL_S",
     "EMBEDDED",
     "NULL",
+    "REFRESH_PAUSE_S",
     "VARIABLES",
 ]
 
@@ -20,6 +21,10 @@ DEFAULT_TTL_S = 30.0
 
 DEFAULT_KEEP_S = 86_400.0
 """``keep`` of `once`, in seconds: a day, after which clients do not repeat a request any more."""
+
+REFRESH_PAUSE_S = 5.0
+"""How long, in seconds, no one makes a result of `once` anew after a run that failed to, unless ``keep_failure`` says
+otherwise: what it needs is down, and each caller would ask for it."""
 
 DEFAULT_RESPONSE_S = 5.0
 """Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""

@@ -6,10 +6,11 @@ import struct
 from copy import copy
 from hashlib import sha256
 from math import inf
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.constants import WAIT_MS
+from handfast._engine.defaults import REFRESH_PAUSE_S
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
@@ -17,7 +18,7 @@ from handfast._engine.resp import bulk
 from handfast._engine.script import command, load, pack
 from handfast.errors import HandfastError, KeyReused
 
-__all__ = ["NEVER", "Ending", "OnceRequest", "Outcome", "Record", "Recorded", "read_stored"]
+__all__ = ["DROPPED", "NEVER", "Ending", "OnceRequest", "Outcome", "Record", "Recorded", "read_stored"]
 
 ACQUIRE, RECORD, CANCEL = load("once_acquire"), load("once_record"), load("once_cancel")
 
@@ -27,11 +28,14 @@ NEVER = -1
 Outcome: TypeAlias = Literal["begun", "done", "failed", "unstored"]
 """What is recorded of a run, as lua/lib/outcome.lua says."""
 
+DROPPED: Final = "dropped"
+"""The end of a run that records nothing, and leaves an earlier result as it is."""
+
 
 class Ending(NamedTuple):
     """How a run has ended, for so many milliseconds."""
 
-    outcome: Outcome
+    outcome: Outcome | Literal["dropped"]
     value: bytes
     keep_ms: int
 
@@ -75,7 +79,7 @@ def read_stored(stored: bytes) -> Record:
 class OnceRequest(PermitRequest):
     """What a caller asks of a key: its record, or to run."""
 
-    __slots__ = ("_result", "ending", "fingerprint", "keep_ms", "refresh_ms")
+    __slots__ = ("_result", "ending", "fingerprint", "keep_ms", "pause_ms", "refresh_ms")
 
     trusts_messages: ClassVar[bool] = False  # a run may have been recorded since the message was sent
 
@@ -89,11 +93,14 @@ class OnceRequest(PermitRequest):
         max_waiters: int,
         timeout: float | None,
         max_hold: float = inf,
+        pause_ms: int = round(REFRESH_PAUSE_S * 1000),
     ) -> None:
         super().__init__(place, ttl_ms=ttl_ms, renew=True, max_waiters=max_waiters, timeout=timeout, max_hold=max_hold)
         self._lock = None  # no batch knows of records
         self.keep_ms: int = keep_ms
         self.refresh_ms: int = refresh_ms
+        self.pause_ms: int = pause_ms
+        """For how long no one makes a result anew after a run that has not."""
         self.ending: Ending | None = None
         """What its release records; None for a plain release, after which the next one runs."""
         self.fingerprint: bytes = b""
@@ -115,6 +122,7 @@ class OnceRequest(PermitRequest):
             max_waiters=self._max_waiters,
             timeout=self.timeout,
             max_hold=self.max_hold,
+            pause_ms=self.pause_ms,
         )
 
     def for_call(self, timeout: float | None, fingerprint: bytes) -> OnceRequest:
@@ -123,7 +131,7 @@ class OnceRequest(PermitRequest):
         request.timeout, request.fingerprint = timeout, fingerprint and sha256(fingerprint).digest()
         return request
 
-    def ending_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> OnceRequest:
+    def ending_as(self, outcome: Outcome | Literal["dropped"], value: bytes, keep_ms: int | None = None) -> OnceRequest:
         """Return the same request, whose release records how its run has ended."""
         request = copy(self)
         request.ending = Ending(outcome, value, self.keep_ms if keep_ms is None else keep_ms)
@@ -170,11 +178,11 @@ class OnceRequest(PermitRequest):
         return Call(command("DEL", 1), self._result)
 
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
-        request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, ticket)
+        request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, self.pause_ms, ticket)
         args = self._keys + self._result + pack((token, request, self.fingerprint))
         return Call(ACQUIRE.prefix, args, token, self._wants + doubles(caller))
 
     def _record(self, token: bytes, ending: Ending, *, copies: bool) -> Call:
         outcome, value, keep_ms = ending
-        args = (token, outcome, doubles(keep_ms, copies), self.fingerprint, value)
+        args = (token, outcome, doubles(keep_ms, copies, self.pause_ms), self.fingerprint, value)
         return Call(RECORD.prefix, self._keys + self._result + pack(args))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from handfast._engine.effects import Answer, Steps
-from handfast._engine.once import OnceRequest, Recorded, read_stored
+from handfast._engine.once import OnceRequest, Record, Recorded, read_stored
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
 from handfast._protocol.lease import GONE, LeaseState
@@ -19,7 +19,7 @@ from handfast.errors import LeaseLost
 if TYPE_CHECKING:
     from handfast.records import OnceStatus
 
-__all__ = ["begin", "forget", "found", "status"]
+__all__ = ["begin", "forget", "found", "read", "status"]
 
 
 def begin(lease: LeaseState) -> Steps[None]:
@@ -42,15 +42,20 @@ def status(request: OnceRequest) -> Steps[OnceStatus]:
     from handfast.records import OnceStatus
 
     inspected: Answer = yield request.inspect()
-    read: Answer = yield request.read()
+    record = yield from read(request)
     now_us = inspected.fields[1]
     key = read_status(inspected.fields, request.limit)
     holder = key.holders[0] if key.holders else None
-    if read.reply is None:
+    if record is None:
         return OnceStatus("running" if holder else "idle", None, holder, key.waiting)
-    record = read_stored(read.reply)
     state = "running" if holder and record.outcome == "begun" else record.outcome
     return OnceStatus(state, max(0, now_us - record.at_us) / 1e6, holder, key.waiting)
+
+
+def read(request: OnceRequest) -> Steps[Record | None]:
+    """Read what is recorded."""
+    answer: Answer = yield request.read()
+    return None if answer.reply is None else read_stored(answer.reply)
 
 
 def forget(request: OnceRequest) -> Steps[bool]:

@@ -311,16 +311,119 @@ async def test_of_many_callers_at_once_exactly_one_makes_it_anew(here, there, ra
 
 
 @pytest.mark.parametrize("keep_failure", [None, 60])
-async def test_a_failure_to_make_it_anew_leaves_the_old_result(here, there, raw, api, keep_failure):
+async def test_a_failure_in_a_block_that_makes_it_anew_leaves_the_old_result(here, there, raw, api, keep_failure):
     once = here.once("a", keep=3600, refresh=60, keep_failure=keep_failure)
     await once.run(api.function(lambda: "old"))
     aged(raw, 61)
     with pytest.raises(LookupError):
         async with once:
             raise LookupError
-    assert await there.once("a").run(unexpected(api)) == "old"
+    for client in (here, there):
+        other = client.once("a", keep=3600, refresh=60, keep_failure=keep_failure)
+        assert await other.run(unexpected(api)) == "old", "and no one tries, for a while"
+    over(raw)
     async with once as current:
         assert not current.done, "the next one tries"
+
+
+def over(raw):
+    """Let the pause after a run that has failed to make a result anew be over."""
+    assert raw.hdel("{hf:once:a}:state", "pause")
+
+
+def fails(api):
+    def work():
+        raise LookupError("the provider is down")
+
+    return api.function(work)
+
+
+@pytest.mark.parametrize("keep_failure", [None, 60])
+@pytest.mark.parametrize("how", ["raises", "unstorable", "too large"])
+async def test_where_making_it_anew_fails_every_caller_gets_the_old_result(  # noqa: PLR0917 -- fixtures
+    here, there, raw, api, caplog, how, keep_failure
+):
+    onces = [client.once("a", keep=3600, refresh=60, keep_failure=keep_failure) for client in (here, there)]
+    await onces[0].run(api.function(lambda: "old"))
+    aged(raw, 61)
+    made = {
+        "raises": fails(api),
+        "unstorable": api.function(object),
+        "too large": api.function(lambda: "x" * 1_100_000),
+    }
+    assert await onces[0].run(made[how]) == "old"
+    (record,) = (record for record in caplog.records if record.name == "handfast.once")
+    assert record.getMessage().startswith(
+        f"'a' could not be made anew, and its old result goes on to count; the next try is not before {keep_failure or 5} s: "
+    )
+    for once in (*onces, *onces):
+        assert await once.run(unexpected(api)) == "old"
+    over(raw)
+    assert await onces[1].run(api.function(lambda: "new")) == "new"
+
+
+async def test_a_result_that_is_gone_by_then_is_not_the_answer_to_a_failure(here, raw, api):
+    once = here.once("a", keep=3600, refresh=60)
+    await once.run(api.function(lambda: "old"))
+    aged(raw, 61)
+
+    def work():
+        raw.delete("{hf:once:a}:result")
+        raise LookupError("the provider is down")
+
+    with pytest.raises(LookupError):
+        await once.run(api.function(work))
+
+
+async def test_the_first_run_of_one_that_is_made_anew_raises_its_error(here, there, raw, api):
+    once = here.once("a", keep=3600, refresh=60)
+    with pytest.raises(LookupError):
+        await once.run(fails(api))
+    assert await there.once("a", keep=3600, refresh=60).run(api.function(lambda: "made")) == "made"
+
+
+async def test_where_its_lease_is_lost_the_one_that_makes_it_anew_gets_what_counts(here, there, raw, api):
+    once = here.once("a", keep=3600, refresh=60)
+    await once.run(api.function(lambda: "old"))
+    aged(raw, 61)
+
+    def work():
+        raw.delete("{hf:once:a}:state", "{hf:once:a}:tokens")
+        return "new"
+
+    assert await once.run(api.function(work)) == "old"
+
+
+async def test_where_the_server_refuses_to_record_it_the_old_result_counts(api, raw, server):
+    async with api.client(server.url, retry_for=0) as client:
+        once = client.once("a", keep=3600, refresh=60)
+        await once.run(api.function(lambda: "old"))
+        aged(raw, 61)
+
+        def work():
+            raw.config_set("min-replicas-to-write", 1)
+            return "new"
+
+        assert await once.run(api.function(work)) == "old"
+        raw.config_set("min-replicas-to-write", 0)
+
+
+async def test_a_cancelled_run_that_makes_it_anew_leaves_the_old_result_for_a_while(raw, server):
+    async def old():
+        return "old"
+
+    async def hangs():
+        task.cancel()
+        await asyncio.Event().wait()
+
+    async with ASYNCIO.handfast(server.url) as client:
+        once = client.once("a", keep=3600, refresh=60)
+        await once.run(old)
+        aged(raw, 61)
+        task = asyncio.create_task(once.run(hangs))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await once.run(unexpected(ASYNCIO)) == "old"
 
 
 async def test_a_caller_without_refresh_gets_the_old_result_of_any_age(here, raw, api):

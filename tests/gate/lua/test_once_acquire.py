@@ -22,13 +22,13 @@ class Once:
         self.raw = raw
 
     def acquire(self, token, *, wait_ms=60_000, refresh_ms=-1, fingerprint=b""):
-        request = doubles(TTL_MS, wait_ms, 100, refresh_ms, 0)
+        request = doubles(TTL_MS, wait_ms, 100, refresh_ms, 0, 0)
         source = load("once_acquire").source
         return self.raw.eval(source, 3, *KEYS, token, request, fingerprint, WANTS + b"inbox control label")
 
     def record(self, token, outcome="done", *, value=b"v", fingerprint=b"", keep_ms=60_000, copies=0):
         source = load("once_record").source
-        return self.raw.eval(source, 3, *KEYS, token, outcome, doubles(keep_ms, copies), fingerprint, value)
+        return self.raw.eval(source, 3, *KEYS, token, outcome, doubles(keep_ms, copies, 0), fingerprint, value)
 
     def cancel(self, token):
         return self.raw.eval(load("once_cancel").source, 3, *KEYS, token)
@@ -85,7 +85,9 @@ def test_more_than_a_hundred_waiters_are_woken_by_several_calls(once):
     for number in range(100):
         once.acquire(f"v{number}")
     source = load("once_acquire").source
-    once.raw.eval(source, 3, *KEYS, "last", doubles(TTL_MS, 60_000, 1000, -1, 0), b"", WANTS + b"inbox control label")
+    once.raw.eval(
+        source, 3, *KEYS, "last", doubles(TTL_MS, 60_000, 1000, -1, 0, 0), b"", WANTS + b"inbox control label"
+    )
     assert once.record("a2") == b"recorded " + doubles(1)
     assert once.record("a2") == RECORDED
 

@@ -129,6 +129,56 @@ def test_what_is_old_enough_is_made_anew_by_one(key, clock, listening):
     assert key.acquire("d", refresh=1000) == ["done", "done", 0, NOW_US + 1_000_000 + TTL_US, "new"]
 
 
+@pytest.mark.parametrize("end", ["failed", "unstored", "dropped", None])
+def test_a_run_that_does_not_make_it_anew_leaves_it_as_it_is_for_a_while(key, clock, end):
+    key.acquire("a")
+    key.end("a")
+    clock.now_us += 1_000_000
+    began_us = clock.now_us
+    assert key.acquire("b", refresh=1000, pause=5000)[0] == "granted"
+    if end is not None:
+        clock.now_us += TTL_US - 1
+        assert key.end("b", end, value=b"why", pause=5000) == ["recorded", 0]
+        assert key.end("b", end, value=b"why", pause=5000) == ["lost"]
+        began_us = clock.now_us
+    else:
+        assert key.release("b") == ["released", 0]
+    clock.now_us = began_us + 4_999_999
+    assert key.acquire("c", refresh=1000)[:2] == ["done", "done"]
+    clock.now_us += 1
+    assert key.acquire("c", refresh=1000)[0] == "granted"
+
+
+def test_the_pause_is_that_of_one_result(key, clock):
+    key.acquire("a")
+    key.end("a")
+    clock.now_us += 1_000_000
+    key.acquire("b", refresh=1000, pause=5000)
+    assert key.end("b", value=b"new") == ["recorded", 0]
+    clock.now_us += 1_000_000
+    assert key.acquire("c", refresh=1000)[0] == "granted"
+
+
+def test_a_clock_that_is_set_back_ends_the_pause(key, clock):
+    clock.now_us += 10_000_000
+    key.acquire("a")
+    key.end("a")
+    clock.now_us += 5_000_000
+    key.acquire("b", refresh=1000, pause=3_600_000)
+    key.end("b", "dropped", pause=3_600_000)
+    clock.now_us -= 1
+    assert key.acquire("c", refresh=1000)[0] == "granted"
+
+
+def test_who_is_dropped_without_an_earlier_result_hands_the_key_on(key, clock, listening):
+    listening("b", "c")
+    for token in ("a", "b", "c"):
+        key.acquire(token)
+    assert key.end("a", "dropped") == ["recorded", 0]
+    assert (key.holders(), key.queue()) == (["b"], ["c"])
+    assert key.recorded() is None
+
+
 def test_refresh_of_zero_makes_each_record_anew(key):
     key.acquire("a")
     key.end("a")
@@ -489,7 +539,7 @@ def test_a_record_that_is_cut_off_is_complete_when_it_is_sent_again(key, listeni
     listening("b")
     key.acquire("a")
     key.acquire("b")
-    argv = ["a", "done", doubles(KEEP_MS, 1), b"", b"v"]
+    argv = ["a", "done", doubles(KEEP_MS, 1, 0), b"", b"v"]
     runs_through(key.client, load("once_record").source, key.keys, argv, calls)
     assert key.end("a", copies=True) == ["recorded", 0]
     assert key.stored().tombstones.keys() == {"a"}
@@ -509,7 +559,7 @@ def test_a_search_that_is_cut_off_finds_the_record_when_it_is_sent_again(key, li
     key.bring_back(record)
     argv = [
         "b",
-        doubles(TTL_MS, WAIT_MS, 1000, -1, 0),
+        doubles(TTL_MS, WAIT_MS, 1000, -1, 0, 0),
         b"",
         doubles(1, 1, CLAIM_MS, CALLER) + b"inbox:b control:b me",
     ]

@@ -17,14 +17,14 @@ from tests._support.once import OnceScripts
 
 STEPS = 60
 
-TTL_MS, CLAIM_MS, REFRESH_MS = 1000, 400, 300
+TTL_MS, CLAIM_MS, REFRESH_MS, PAUSE_MS = 1000, 400, 300, 700
 
 SPANS_US = st.one_of(st.integers(1, 1000), st.sampled_from([REFRESH_MS * 1000, CLAIM_MS * 1000, TTL_MS * 1000]))
 PICK = st.integers(0, 10**6)
 REFRESH = st.sampled_from([-1, REFRESH_MS])
 USUALLY, RARELY = st.sampled_from([True, True, True, False]), st.sampled_from([False, False, False, True])
 FINGERPRINTS = st.sampled_from(["", "", "", "one", "two"])
-OUTCOMES = st.sampled_from(["begun", "begun", "done", "done", "failed", "unstored"])
+OUTCOMES = st.sampled_from(["begun", "begun", "done", "done", "done", "failed", "unstored", "dropped"])
 
 
 class Record(NamedTuple):
@@ -48,6 +48,8 @@ class Model:
     def __init__(self):
         self.now = NOW_US
         self.record = None
+        self.pause = 0, 0
+        """When the record was made that no one makes anew for a while, and until when."""
         self.run = None
         self.fence = 0
         self.queue = []
@@ -91,7 +93,16 @@ class Model:
         if self.record.outcome == "begun":
             return self.runner != self.record.token
         is_stale = self.record.outcome == "done" and 0 <= refresh * 1000 <= self.now - self.record.at
-        return not (is_stale and (self.runner == token or (not self.runner and not self.queue)))
+        begins = not self.runner and not self.queue and not self.is_paused()
+        return not (is_stale and (self.runner == token or begins))
+
+    def is_paused(self):
+        """Return whether it is too early to make the record anew."""
+        at, until = self.pause
+        return at == self.record.at and self.now < until
+
+    def begin_pause(self):
+        self.pause = self.record.at, self.now + PAUSE_MS * 1000
 
     def acquire(self, token, refresh, fingerprint, *, waits):
         """Return the reply."""
@@ -116,6 +127,8 @@ class Model:
         held = self.runner
         if not held and not self.queue:
             self.grant(token, TTL_MS)
+            if self.record:
+                self.begin_pause()
             return ["granted", self.fence, TTL_MS * 1000]
         if held and not waits:
             return ["busy", self.run.end - self.now]
@@ -135,7 +148,14 @@ class Model:
         earlier, ends = self.record, outcome != "begun"
         is_mine = earlier and earlier.token == token and (earlier.outcome != "begun" or not ends)
         is_lost = self.runner != token and not is_mine
-        if self.runner == token and (outcome != "failed" or not earlier or earlier.outcome != "done"):
+        if (
+            self.runner == token
+            and outcome in ("failed", "unstored", "dropped")
+            and earlier
+            and earlier.outcome == "done"
+        ):
+            self.begin_pause()
+        elif self.runner == token and outcome != "dropped":
             self.record = Record(outcome, self.now, token, self.run.fence, fingerprint, value)
         if ends:
             self.leave(token)
@@ -143,7 +163,9 @@ class Model:
                 self.ended.setdefault(token, self.now)
         if is_lost:
             return ["lost"]
-        if ends:
+        if outcome == "dropped" and not earlier:
+            self.hand_over()
+        elif ends:
             self.dismiss()
         return ["recorded", 0]
 
@@ -177,6 +199,7 @@ class OnceMachine(RuleBasedStateMachine):
             claim=CLAIM_MS,
             wait=10**9 if waits else 0,
             refresh=refresh,
+            pause=PAUSE_MS,
             fingerprint=fingerprint,
             ticket=self.model.tickets.get(token, 0),
             inbox="dead" if token in self.model.dead else "live",
@@ -229,7 +252,7 @@ class OnceMachine(RuleBasedStateMachine):
         self.values += 1
         args = token, outcome, f"v{self.values}"
         expected = self.model.end(token, outcome, fingerprint, args[2], copies=copies)
-        assert self.scripts.end(*args, fingerprint=fingerprint, copies=copies) == expected
+        assert self.scripts.end(*args, fingerprint=fingerprint, copies=copies, pause=PAUSE_MS) == expected
 
     @rule(number=PICK)
     def cancel(self, number):

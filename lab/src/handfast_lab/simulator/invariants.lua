@@ -405,7 +405,8 @@ local function look(name, now)
     records[token] = record and (parsed[record] or read(record)) or nil
   end
   local own, more = fields.s, fields.q
-  state.record_count, state.has_extra = hash.size - (own and 1 or 0) - (more and 1 or 0) - (fields.last and 1 or 0), more ~= nil
+  local others = (own and 1 or 0) + (more and 1 or 0) + (fields.last and 1 or 0) + (fields.pause and 1 or 0)
+  state.record_count, state.has_extra = hash.size - others, more ~= nil
   state.lease_end, state.fence, state.keep, state.extra, state.grants, state.waited = 0, 0, 0, 0, 0, 0
   state.waiting, state.length = 0, 0
   if own then

@@ -39,6 +39,16 @@ local function is_stale(record, refresh_ms, now)
   return refresh_ms >= 0 and record.state == 'done' and now - record.at >= refresh_ms * 1000
 end
 
+-- Whether it is too early to make a result anew: a run has begun that, or has failed to.
+local function is_paused(key, record, now)
+  local pause = key.pause
+  return pause and pause.at == record.at and pause.from <= now and now < pause.until_us
+end
+
+local function begin_pause(key, record, pause_ms, now)
+  key.pause = {at = record.at, from = now, until_us = now + pause_ms * 1000}
+end
+
 -- Return whether a caller with this token is not to find the record, but to run or wait.
 local function goes_on(key, record, token, refresh_ms, now)
   local held = key.name.held
@@ -49,7 +59,8 @@ local function goes_on(key, record, token, refresh_ms, now)
   for _, its_end in pairs(held) do
     is_running = is_running or its_end > now
   end
-  return is_stale(record, refresh_ms, now) and ((held[token] or 0) > now or not is_running and not key.name.queue[1])
+  local may_begin = not is_running and not key.name.queue[1] and not is_paused(key, record, now)
+  return is_stale(record, refresh_ms, now) and ((held[token] or 0) > now or may_begin)
 end
 
 -- Invariants 24, 25, 26 and 27: a record is written by the run that holds the key, once, and over none that counts.
@@ -76,8 +87,8 @@ local function check_written(key, before, record, found, argv, is_cut, now)
     end
   elseif before.state == 'begun' then
     complain(27, key, '%s records, and %s has begun', token, before.token)
-  elseif outcome == 'failed' then
-    complain(24, key, '%s has failed, which replaces what %s has recorded', token, before.token)
+  elseif outcome ~= 'done' and before.state == 'done' then
+    complain(24, key, '%s is %s, which replaces what %s has recorded', token, outcome, before.token)
   elseif not is_stale(before, key.refresh[token] or -1, now) and not is_set_back then
     complain(ENDED[before.state] and 24 or 26, key, '%s records, and %s had recorded that it is %s', token, before.token, before.state)
   end
@@ -86,7 +97,7 @@ end
 -- Invariants 26, 27 and 28: what a caller is answered is what the record says.
 local function check_answer(key, record, reply, argv, now)
   local token, fingerprint, tag = argv[1], argv[3], reply[1]
-  local _, _, _, refresh_ms = unpack_doubles('<dddd', argv[2])
+  local _, _, _, refresh_ms, pause_ms = unpack_doubles('<ddddd', argv[2])
   if tag == 'granted' then
     key.refresh[token], key.told[token] = refresh_ms, true
   end
@@ -114,6 +125,9 @@ local function check_answer(key, record, reply, argv, now)
     local number = tag ~= 'granted' and 28 or record.state == 'begun' and 27 or 26
     complain(number, key, '%s is answered %s, and %s is %s', token, tag, record.token, record.state)
   end
+  if tag == 'granted' and record.state == 'done' and (key.name.held[token] or 0) <= now then
+    begin_pause(key, record, pause_ms, now)
+  end
 end
 
 -- Invariants 4 and 25: what the script replies to a run that records.
@@ -125,8 +139,10 @@ local function check_told(key, record, reply, argv, now)
     if held or has_it then
       complain(4, key, 'the reply to %s is lost, and it %s', token, held and 'holds' or 'has recorded')
     end
-  elseif not has_it and not (held and outcome == 'failed' and record and record.state == 'done') then
-    complain(25, key, 'the reply to %s is recorded, and it has not', token)
+  elseif not has_it and not (held and outcome == 'dropped') then
+    if not (held and outcome ~= 'done' and outcome ~= 'begun' and record and record.state == 'done') then
+      complain(25, key, 'the reply to %s is recorded, and it has not', token)
+    end
   end
 end
 
@@ -199,13 +215,18 @@ function watch.after(script, is_cut, now)
       key.begun[record.token] = true
     end
   end
+  local outcome = script == 'once_record' and argv[2]
+  if outcome and outcome ~= 'done' and outcome ~= 'begun' and before and before.state == 'done' and (name.held[argv[1]] or 0) > now then
+    begin_pause(key, before, select(3, unpack_doubles('<ddd', argv[3])), now)
+  end
   if reply and script == 'once_acquire' then
     check_answer(key, record, reply, argv, now)
   elseif reply and script == 'once_record' then
     check_told(key, record, reply, argv, now)
   end
   local found_more = invariants.after(script, is_cut, now)
-  local ends = reply and (reply[1] == 'recorded' and argv[2] ~= 'begun' or reply[1] == 'done' or reply[1] == 'reused')
+  local is_handed_over = outcome == 'dropped' and not before
+  local ends = reply and (reply[1] == 'recorded' and outcome ~= 'begun' and not is_handed_over or reply[1] == 'done' or reply[1] == 'reused')
   if ends and not name.torn and not name.was_cut then
     check_dismissed(key, queue, reply[1], now)
   end
@@ -245,6 +266,9 @@ function watch.lost(tag, torn, forget_fences, now)
   invariants.lost(tag, torn, forget_fences, now)
   for _, key in ipairs(keys) do
     if not tag or key.tag == tag then
+      local state = peek(key.name.keys.state, now)
+      local at, from, until_us = unpack_doubles('<ddd', state and state.fields.pause or string.rep('\0', 24))
+      key.pause = {at = at, from = from, until_us = until_us} -- what is there by now, of a primary that has the rest
       remember(key, peek(key.result, now))
     end
   end

@@ -651,9 +651,16 @@ PLANTED = (
     Planted(
         "a failure replaces what was done",
         "once_record",
-        "if outcome ~= 'failed' or not earlier or earlier.state ~= 'done' then",
-        "if true then",
+        "if ends and outcome ~= 'done' and earlier and earlier.state == 'done' then",
+        "if false then",
         "the old result is gone when making it anew has failed",
+    ),
+    Planted(
+        "a failure to make it anew is tried again at once",
+        "once_acquire",
+        " and not is_paused(outcome)",
+        "",
+        "each caller asks what is down",
     ),
     Planted(
         "a record without a TTL",

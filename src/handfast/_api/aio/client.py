@@ -25,6 +25,7 @@ from handfast._engine.defaults import (
     DEFAULT_RETRY_S,
     DEFAULT_TTL_S,
     EMBEDDED,
+    REFRESH_PAUSE_S,
 )
 
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
@@ -546,11 +547,13 @@ class AsyncHandfast(Uncopied):
             ttl: Seconds after which the lease of a run ends if its process dies or can't reach the server, from 0.001 s
                 to 366 days. It is renewed three times per ttl.
             refresh: Seconds after which a result is made anew, less than ``keep``: the first caller that comes then
-                runs it, and all others get the old result meanwhile, also if that run fails. All get it where the
-                server refuses writes, such as for lack of memory. None keeps it until its end. Not with
-                ``rerun=False``.
-            keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text. With None the
-                next caller runs it. Cancellations and interrupts never count.
+                runs it, and all others get the old result meanwhile. If that run fails, for whatever reason, all get
+                the old result until ``keep`` is over, that caller of `Once.run` included; a WARNING says so, and the
+                next try is not before ``keep_failure``, or 5 seconds. All get it where the server refuses writes, such
+                as for lack of memory. None keeps it until its end. Not with ``rerun=False``.
+            keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text, or the old
+                result that was to be made anew. With None the next caller runs it. Cancellations and interrupts are
+                never recorded.
             rerun: Whether a run is repeated that began and did not end. With False callers get NotCompleted until
                 ``keep`` is over, which then counts from its beginning, or until `Once.forget`; the same holds after an
                 exception. A beginning replaces the result that ``refresh`` makes anew.
@@ -594,6 +597,7 @@ class AsyncHandfast(Uncopied):
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=wait_seconds(timeout) if waits else 0.0,
             max_hold=longest,
+            pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,
         )
         if failure_ms is None and not rerun:
             failure_ms = keep_ms

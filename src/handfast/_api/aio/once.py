@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
 from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.results import Codec
+from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
-from handfast._engine.once import OnceRequest, Recorded
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import once
@@ -127,11 +130,18 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         check_function(function)
-        async with type(self)(self._driver, self._for_call(timeout, fingerprint), self._options) as run:
-            if not run.done:
-                made = await function()
-                await run.finish(made)
-        result: R = run.result
+        request, begins = self._for_call(timeout, fingerprint), False
+        try:
+            async with type(self)(self._driver, request, self._options) as run:
+                if not run.done:
+                    begins = True
+                    made = await function()
+                    await run.finish(made)
+            result: R = run.result
+        except Exception as error:
+            if not begins or request.refresh_ms == NEVER:
+                raise
+            result = await self._kept(request, error)
         return result
 
     @acquire_context  # asyncio only
@@ -291,6 +301,16 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
                 raise
             holders = error.status.holders if error.status else ()
             raise AlreadyRunning(self.name, holders[0] if holders else None) from None
+
+    async def _kept(self, request: OnceRequest, error: Exception) -> Any:
+        """Return the result that was to be made anew, and still counts. Raises the error of that if there is none."""
+        record = None
+        with suppress(*OWN_ERRORS):
+            record = await self._driver.run(once.read(request), self.name)
+        if record is None or record.outcome != "done":
+            raise error
+        log.refresh_failed(self.name, error, request.pause_ms / 1000)
+        return self._options.codec.decode(record.value)
 
     async def _begun(self, attempt: Attempt, state: LeaseState) -> AsyncRun:
         """Return the run of a lease. One that is not to be repeated is recorded before it begins."""

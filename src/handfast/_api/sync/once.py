@@ -6,17 +6,20 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Self, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
+from handfast._drivers import log
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
-from handfast._engine.once import OnceRequest, Recorded
+from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import once
@@ -128,11 +131,18 @@ class Once(Revocable, PrimitiveScope[Run]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         check_function(function)
-        with type(self)(self._driver, self._for_call(timeout, fingerprint), self._options) as run:
-            if not run.done:
-                made = function()
-                run.finish(made)
-        result: R = run.result
+        request, begins = self._for_call(timeout, fingerprint), False
+        try:
+            with type(self)(self._driver, request, self._options) as run:
+                if not run.done:
+                    begins = True
+                    made = function()
+                    run.finish(made)
+            result: R = run.result
+        except Exception as error:
+            if not begins or request.refresh_ms == NEVER:
+                raise
+            result = self._kept(request, error)
         return result
 
     def acquire(self, *, timeout: Duration | None = None, fingerprint: str | bytes | None = None) -> Run:
@@ -291,6 +301,16 @@ class Once(Revocable, PrimitiveScope[Run]):
                 raise
             holders = error.status.holders if error.status else ()
             raise AlreadyRunning(self.name, holders[0] if holders else None) from None
+
+    def _kept(self, request: OnceRequest, error: Exception) -> Any:
+        """Return the result that was to be made anew, and still counts. Raises the error of that if there is none."""
+        record = None
+        with suppress(*OWN_ERRORS):
+            record = self._driver.run(once.read(request), self.name)
+        if record is None or record.outcome != "done":
+            raise error
+        log.refresh_failed(self.name, error, request.pause_ms / 1000)
+        return self._options.codec.decode(record.value)
 
     def _begun(self, attempt: Attempt, state: LeaseState) -> Run:
         """Return the run of a lease. One that is not to be repeated is recorded before it begins."""

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from handfast._api.results import Codec, describe
 from handfast._api.sync.lease import Lease
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.once import OnceRequest, Outcome, Recorded
+from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome, Recorded
 from handfast._naming import name_publicly
 from handfast._protocol.lease import LeaseState
 from handfast.errors import NotHeld
@@ -21,8 +21,8 @@ class Run(Lease):
 
     A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one
     of three ways. `finish` records the result; a block that is left without it, and without an exception, records None.
-    An exception ends it as failed, and the next caller runs, unless failures are remembered. Where it was lost, its
-    result is refused with LeaseLost.
+    An exception ends it as failed, and the next caller runs, unless failures are remembered, or an old result counts
+    still, which all others get then. Where it was lost, its result is refused with LeaseLost.
 
     Example:
         with hf.once("invoice").keyed(order.id) as run:
@@ -128,6 +128,8 @@ class Run(Lease):
                 unstorable = self._end_with(None)
             elif self._keep_failure_ms is not None and isinstance(error, Exception):
                 self._end_as("failed", describe(error), self._keep_failure_ms)
+            elif self._request.refresh_ms != NEVER:
+                self._end_as(DROPPED, b"")
         left = self._driver.leave(self._state, error)
         ending = self._request.ending
         self._done = left and error is None and ending is not None and ending.outcome == "done"
@@ -153,7 +155,7 @@ class Run(Lease):
         self._end_as("done", data)
         return None
 
-    def _end_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> None:
+    def _end_as(self, outcome: Outcome | Literal["dropped"], value: bytes, keep_ms: int | None = None) -> None:
         """Let the release record this.
 
         A run that is lost by its own clock records nothing, though the server may still have its lease.

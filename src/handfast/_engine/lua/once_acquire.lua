@@ -11,7 +11,7 @@
 -- REPLY full length
 -- REPLY finished
 --
--- request is ttl_ms wait_ms max_waiters refresh_ms ticket, packed as doubles. wants, and all else, is as in
+-- request is ttl_ms wait_ms max_waiters refresh_ms pause_ms ticket, packed as doubles. wants, and all else, is as in
 -- permit_acquire, with a limit of 1.
 -- A record is the answer, and the token gives up what it was handed meanwhile. It is none in two cases: where it is
 -- older than refresh_ms (-1: never) and no one runs, the first caller runs; and `begun` counts only once its run has
@@ -36,7 +36,7 @@
 -- @include outcome
 
 local token, fingerprint, wants = ARGV[1], ARGV[3], ARGV[4]
-local ttl_ms, wait_ms, max_waiters, refresh_ms, ticket = struct.unpack('<ddddd', ARGV[2])
+local ttl_ms, wait_ms, max_waiters, refresh_ms, pause_ms, ticket = struct.unpack('<dddddd', ARGV[2])
 local _, _, claim_ms = struct.unpack('<ddd', wants)
 
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
@@ -48,6 +48,7 @@ local its_end, its_record = lease_of(token)
 local has_lease = its_record and its_end > now
 local has_place = ticket_of(token)
 local stored = redis.call('GET', KEYS[3])
+local stale = nil -- the record that this run is to make anew
 if stored then
   local outcome = read_outcome(stored)
   local is_reused = fingerprint ~= '' and outcome.fingerprint ~= '' and fingerprint ~= outcome.fingerprint
@@ -57,8 +58,9 @@ if stored then
     local runner_end = lease_of(outcome.token)
     goes_on = runner_end and runner_end > now
   else
-    goes_on = is_stale and (has_lease or lease_end <= now and length == 0)
+    goes_on = is_stale and (has_lease or lease_end <= now and length == 0 and not is_paused(outcome))
     if goes_on and not has_lease then
+      stale = outcome
       goes_on = type(redis.pcall('ZADD', tokens, 'XX', 0, ' ')) ~= 'table' -- changes nothing, see lib/memory.lua
     end
   end
@@ -92,6 +94,9 @@ end
 
 if length == 0 and not is_held then
   grant(token, wants, ttl_ms, ticket > 0 and ticket or now)
+  if stale then
+    pause(stale, pause_ms) -- also if its process dies
+  end
   return fence
 elseif wait_ms == 0 and is_held then
   return 'busy ' .. struct.pack('<d', until_expiry())
