@@ -7,6 +7,7 @@ Of a cluster it is the pool of one node, whose settings are those of all, and th
 from __future__ import annotations
 
 import os
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -44,17 +45,25 @@ VALKEY_ONLY = ("cache", "client_cache", "lib_", "parser_class", "valkey_")
 """How settings of valkey-py begin that redis-py does not have, or that would name the wrong library to the server."""
 
 
+QUOTE = "what is special in a password must be quoted: %23 for '#', %2F for '/', %3F for '?', %40 for '@'"
+
+_SCHEME = re.compile(
+    rf"((?:{'|'.join(sorted(SCHEMES, reverse=True))}|https?)(?:{re.escape(SENTINEL)}|{re.escape(CLUSTER)})?)(://)?[:;]?/*",
+    re.IGNORECASE,
+)
+"""How a URL begins, also where what should stand behind its scheme is wrong."""
+
+
 def pool_of_url(url: str, library: ModuleType) -> Any:
     """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``.
 
     Raises ValueError for a URL that is wrong.
     """
     try:
+        url = _tidied(url)
         parts = urlsplit(url)
         if "#" in url or ("@" in url and "@" not in parts.netloc and parts.scheme != "unix"):
-            raise ValueError(
-                "what is special in a password must be quoted: %23 for '#', %2F for '/', %3F for '?', %40 for '@'"
-            )
+            raise ValueError(QUOTE)
         scheme, plus, kind = parts.scheme.partition("+")
         if scheme not in SCHEMES or plus + kind not in ("", SENTINEL, CLUSTER) or (kind and scheme == "unix"):
             raise ValueError(
@@ -67,7 +76,7 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
         _check_database("" if scheme == "unix" else parts.path.removeprefix("/"), parts.query)
         return _pool(SCHEMES[scheme] + url[len(scheme) :], library)
     except (ValueError, RedisError) as error:
-        raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {error}") from None
+        raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {_reason(error, url)}") from None
 
 
 def url_of_environment() -> str | None:
@@ -77,7 +86,7 @@ def url_of_environment() -> str | None:
 
 def seeds_of_url(url: str) -> list[Node]:
     """Return the nodes of a cluster that a URL names; none if it names no cluster."""
-    parts = urlsplit(url)
+    parts = urlsplit(_tidied(url))
     return _hosts(parts, PORT) if parts.scheme.endswith(CLUSTER) else []
 
 
@@ -230,10 +239,50 @@ def _checked(pool: Any) -> Any:
     return pool
 
 
-def _without_secrets(url: str) -> str:
+def _tidied(url: str) -> str:
+    """Return a URL without the blanks that a settings file or a list brings along: around it, and around its commas.
+
+    Raises ValueError where no scheme begins it, and where a blank stands elsewhere, which would be part of a name.
+    """
+    url = url.strip().removeprefix("\ufeff")
     scheme, separator, rest = url.partition("://")
+    if not separator or not scheme.replace("+", "").isalpha():
+        found = _SCHEME.match(url)
+        place = re.split("[?#]", url.rpartition("@")[2][found.end() if found and "@" not in url else 0 :])[0]
+        example = place if re.fullmatch(r"[\w.-]+(:\d+)?(/\d+)?", place) else "host:6379/0"
+        kind = found[1] if found and not found[1].startswith("http") else "redis"
+        example = "/path/to/socket" if kind == "unix" else example
+        raise ValueError(f"it must begin with a scheme and two slashes, as in {kind}://{example}")
+    if any(ord(one) < ord(" ") or one == "\x7f" for one in url):
+        raise ValueError("it has a line end, a tab or another control character in it")
+    if scheme == "unix":
+        return url
     login, at, place = rest.rpartition("@")
-    if "?" in login:  # in a password, or what follows has an "@"
-        return f"{scheme}{separator}..."
-    place = place.partition("?")[0]
-    return f"{scheme}{separator}...@{place}" if at else f"{scheme}{separator}{place}"
+    hosts, path = re.match("([^/?#]*)(.*)", place).groups()  # type: ignore[union-attr]  # it matches any text
+    hosts = ",".join(one.strip() for one in hosts.split(","))
+    if hosts.startswith(":") and not at and not hosts[1:].isdigit():
+        raise ValueError("it must name a host behind the password, as in redis://:password@host:6379/0")
+    if re.search(r"\s", hosts + path):
+        raise ValueError("it has a blank in it")
+    return f"{scheme}://{login}{at}{hosts}{path}"
+
+
+def _without_secrets(url: str) -> str:
+    """Return what may be shown of a URL, which may be broken: nothing of what stands before its last ``@``."""
+    url = url.strip()
+    found = _SCHEME.match(url)
+    scheme = found[1] + found[2] if found and found[2] else ""
+    head, at, place = url.rpartition("@")
+    if (
+        re.search("[?#]", head) if at else url.removeprefix(scheme).startswith(":")
+    ):  # the place may be of a password, too
+        return f"{scheme}..."
+    place = re.split("[?#]", place)[0]
+    return f"{scheme}...@{place}" if at else place
+
+
+def _reason(error: Exception, url: str) -> str:
+    """Return why a URL is wrong, with nothing of what stands before its last ``@``."""
+    login = url.rpartition("@")[0]
+    words = [one for one in re.split("[:/@,?#]+", _SCHEME.sub("", login, count=1)) if len(one) > 2]
+    return QUOTE if any(one in str(error) for one in words) else str(error)

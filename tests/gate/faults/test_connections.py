@@ -15,6 +15,7 @@ import redis
 
 import handfast
 from handfast import ServerRefused, ServerUnsupported
+from handfast._drivers.addresses import pool_of_url, seeds_of_url, sentinels_of
 from handfast.acl import rights_for
 from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, script
@@ -67,6 +68,20 @@ async def test_a_connection_tells_the_server_whose_it_is(api, server, raw):
 # --- URLs and clients of other kinds
 
 
+@pytest.mark.parametrize("around", [" {}", "\n\t{}\n", "\ufeff{}", "\u00a0{} "])
+async def test_blanks_around_a_url_do_not_count(api, server, raw, around):
+    async with api.client(around.format(server.url)) as client:
+        await use(client)
+
+
+def test_blanks_around_the_commas_of_a_url_do_not_count():
+    url = " redis+cluster://:pass word@here:1 , there:2,\u00a0 else:3/0 "
+    assert seeds_of_url(url) == [("here", 1), ("there", 2), ("else", 3)]
+    assert pool_of_url(url, redis).connection_kwargs["password"] == "pass word"
+    sentinels = sentinels_of(pool_of_url("redis+sentinel://here:1 , there:2/mine", redis))
+    assert [one.connection_pool.connection_kwargs["host"] for one in sentinels] == ["here", "there"]
+
+
 async def test_a_client_of_valkey_py_serves_as_it_is(api, server, raw):
     library = pytest.importorskip("valkey")
     kind = library.Valkey if api is SYNC else library.asyncio.Valkey
@@ -95,7 +110,22 @@ async def test_urls_of_redis_and_of_valkey_mean_the_same(api, server, raw, schem
             "http://:s3cret@here",
             r"'http://...@here' is wrong: its scheme must be one of redis, rediss, valkey, valkeys, unix, redis.sentinel",
         ),
-        ("localhost:6379", "its scheme must be"),
+        ("localhost:6379", "must begin with a scheme and two slashes, as in redis://localhost:6379$"),
+        ("redis:/localhost", "'redis:/localhost' is wrong: .* as in redis://localhost$"),
+        ("rediss//bob:s3cret@here:7199/0", "'...@here:7199/0' is wrong: .* as in rediss://here:7199/0$"),
+        ("redis;//bob:s3cret@here", "'...@here' is wrong: .* as in redis://here$"),
+        ("bob:s3cret@here:6379", "'...@here:6379' is wrong: .* as in redis://here:6379$"),
+        ("redis:bob:s3cret@here", "as in redis://here$"),
+        ("//bob:s3cret@here", "as in redis://here$"),
+        ("s3cret@s3cret@here", "as in redis://here$"),
+        ("unix:/bob:s3cret@/tmp/here", "as in unix:///path/to/socket$"),
+        ("redis://bob:s3cret\u2100@here", "must be quoted"),
+        ("redis://bob:s3cret[@here", "is wrong"),
+        ("redis://:s3cret", "'redis://...' is wrong: it must name a host behind the password"),
+        ("redis://here/0?password=s3cret@s3cret", "'redis://...' is wrong"),
+        ("redis://bob:s3cret @he re", "'redis://...@he re' is wrong: it has a blank in it"),
+        ("redis+sentinel://:s3cret@here:1, there:2/my master", "it has a blank in it"),
+        ("redis://bob:s3\tcret@here", "control character"),
         ("redis+sentinel://here:26379", "must name Sentinels and a service"),
         ("redis+sentinel:///mymaster", "must name Sentinels and a service"),
         ("redis+cluster:///", "must name nodes"),
