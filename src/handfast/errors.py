@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from handfast._naming import name_publicly
 
 if TYPE_CHECKING:
-    from handfast.records import Holder, LockStatus, Waiter
+    from handfast.records import Holder, LockStatus
 
 __all__ = [
     "AcquireCancelled",
@@ -179,7 +179,7 @@ class AlreadyRunning(HandfastError):
     """
 
     def __init__(self, name: str, holder: Holder | None) -> None:
-        who = "others run it" if holder is None else f"{_label(holder)} has run it for {holder.held_for:.1f} s"
+        who = "others run it" if holder is None else f"{holder.label} has run it for {holder.held_for:.1f} s"
         super().__init__(f"{name!r} is running: {who}; try again later", name=name)
         self.holder = holder
 
@@ -340,17 +340,13 @@ def _taken(which: str, status: LockStatus | None) -> str:
     if status is None or not (status.holders or status.waiters):
         return f"others hold {which}"
     if not status.holders:
-        return f"{_label(status.waiters[0])} is first in its queue, for {status.waiters[0].waited_for:.1f} s"
+        return f"{status.waiters[0].label} is first in its queue, for {status.waiters[0].waited_for:.1f} s"
     first, *others = sorted(status.holders, key=lambda holder: -holder.held_for)
-    also = [f"{_label(one)} for {one.held_for:.1f} s" for one in others[:MAX_OTHERS]]
+    also = [f"{one.label} for {one.held_for:.1f} s" for one in others[:MAX_OTHERS]]
     also += [f"and {len(others) - MAX_OTHERS} more"] * (len(others) > MAX_OTHERS)
     if first.released:
-        return f"{_label(first)} has released {which}, and it stays taken for {first.remaining:.1f} s"
-    return ", ".join([f"{_label(first)} has held {which} for {first.held_for:.1f} s", *also])
-
-
-def _label(one: Holder | Waiter) -> str:
-    return one.label if one.label.isprintable() else repr(one.label)
+        return f"{first.label} has released {which}, and it stays taken for {first.remaining:.1f} s"
+    return ", ".join([f"{first.label} has held {which} for {first.held_for:.1f} s", *also])
 
 
 def _rebuild(kind: type[HandfastError], args: tuple[object, ...], state: dict[str, object]) -> HandfastError:

@@ -138,9 +138,7 @@ class LockStatus:
     def __str__(self) -> str:
         """Return it as one line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``."""
         first = sorted(self.holders, key=lambda holder: -holder.held_for)[:NAMED]
-        names = [
-            f"{one.label if one.label.isprintable() else repr(one.label)} for {one.held_for:.1f} s" for one in first
-        ]
+        names = [f"{one.label} for {one.held_for:.1f} s" for one in first]
         names += [f"{self.holding - len(first):,} more"] * (self.holding > len(first))
         return f"{'held by ' + ', '.join(names) if names else 'not held'}; {self.waiting:,} waiting"
 

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from handfast._engine.effects import GrantMessage
+from handfast._engine.records import printable
 from handfast._engine.resp import Push
 from handfast._engine.script import pack
 
@@ -64,12 +65,7 @@ def parse_message(frame: Any) -> Message | None:
     kind, _, rest = frame[2].partition(b" ")
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
-        return token, _one_line(rest.decode(errors="replace"))
+        return token, printable(rest.decode(errors="replace"))
     if kind != b"granted" or len(rest) != _GRANT.size:
         return None
     return token, GrantMessage(*map(int, _GRANT.unpack(rest)))
-
-
-def _one_line(text: str) -> str:
-    """Escape line ends and other control characters of a text that a stranger may have written: it goes into logs."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

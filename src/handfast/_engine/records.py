@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-__all__ = ["Action", "Record", "encode_label", "owner_text", "read_action", "read_record"]
+__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record"]
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
@@ -44,6 +44,14 @@ class Record(NamedTuple):
         return client and f"{client}.{self.caller}"
 
 
+def printable(text: str) -> str:
+    """Escape line ends and other control characters of a text that another client wrote: it goes to logs and terminals.
+
+    All that is read of other clients passes here: labels, reasons, and the texts of exceptions.
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def owner_text(inbox: str, control: str, label: str) -> str:
     """The end of the argument ``wants`` of the scripts, behind the numbers."""
     return f"{inbox} {control} {encode_label(label)}"
@@ -59,8 +67,8 @@ def read_record(text: bytes) -> Record | None:
     if not text:
         return None
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
-    inbox, control, label = text[_NUMBERS.size :].decode(errors="replace").split(" ")
-    return Record(mark, weight, limit, claim_ms, caller, inbox, control, unquote(label))
+    inbox, control, label = map(printable, map(unquote, text[_NUMBERS.size :].decode(errors="replace").split(" ")))
+    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label)
 
 
 class Action(NamedTuple):
@@ -79,4 +87,4 @@ def read_action(text: bytes) -> Action | None:
         return None
     (at_us,) = _TIME.unpack_from(text)
     what, by, why = text[_TIME.size :].decode(errors="replace").split(" ", 2)
-    return Action(int(at_us), what, unquote(by), why)
+    return Action(int(at_us), printable(what), printable(unquote(by)), printable(why))

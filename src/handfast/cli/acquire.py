@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import sys
@@ -13,6 +12,7 @@ import click
 
 from handfast.cli.connect import UNAVAILABLE, unreachable
 from handfast.cli.durations import parse_duration
+from handfast.cli.operate.objects import dumped
 from handfast.cli.program import say
 from handfast.cli.supervision.signals import Interrupted, Signals
 from handfast.cli.taking.acquire import Primitive, acquire, connect, release
@@ -123,7 +123,7 @@ def _write(form: str, taken: dict[str, Any]) -> None:
         case "env":
             click.echo(f"HANDFAST_TOKEN={taken['token']}\nHANDFAST_FENCE={taken['fence']}")
         case "json":
-            click.echo(json.dumps(taken, ensure_ascii=False))
+            click.echo(dumped(taken))
         case _:
             click.echo(taken["token"])
 

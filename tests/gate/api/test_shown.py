@@ -33,7 +33,7 @@ def test_a_status_as_text_says_who_holds_and_how_many_wait(hf, server):
         permits = [client.semaphore("a", 5).acquire() for _ in range(5)]
         waiter = threads.submit(hf.semaphore("a", 5).acquire)
         status = eventually(lambda: (found := hf.semaphore("a", 5).status()).waiting and found)
-        one = r"'web-1\\n' for \d\.\d s"
+        one = r"web-1\\n for \d\.\d s"
         assert re.fullmatch(f"held by {one}, {one}, {one}, 2 more; 1 waiting", str(status))
         for permit in permits:
             permit.release()

@@ -300,7 +300,7 @@ def test_run_checks_names_before_it_connects(files, handfast, monkeypatch):
         (("odd.lua",), "The header of 'odd.lua' is wrong, on line 1"),
         (("raw.lua",), "'raw.lua' is not UTF-8"),
         (("gone.lua",), "Cannot read 'gone.lua'"),
-        (("take.lua", *ok, "--url", "nonsense"), "its scheme must be one of"),
+        (("take.lua", *ok, "--url", "nonsense"), "must begin with a scheme and two slashes"),
         ((), "Missing argument"),
     ):
         done = handfast("run", *words)

@@ -17,7 +17,7 @@ RECORDS = [
     Record(1_700_000_000_123_456, 1, 1, 2000, 4711, "hf:inbox:a:1", "hf:control:a", "host:42"),
     Record(2**53 - 1, 3, 10**9, 0, 2**47, "i", "c", "a label of several words"),
     Record(1, 2, 3, 4, 0, "i", "c", "web-3:1;task=a%20b"),
-    Record(1, 2, 3, 4, 5, "i", "c", " two  spaces\nand a line"),
+    Record(1, 2, 3, 4, 5, "i", "c", " two  spaces"),
 ]
 
 
@@ -26,6 +26,11 @@ def test_lua_and_python_read_the_same(raw, record):
     text = doubles(*record[:5]) + owner_text(record.inbox, record.control, record.label).encode()
     assert read_record(text) == record
     assert raw.execute_command("EVAL", READ, 0, text) == [record.weight, record.inbox, 0]
+
+
+def test_a_label_that_would_move_a_cursor_is_read_escaped():
+    text = doubles(1, 2, 3, 4, 5) + owner_text("i", "c", "a\x1b[2J\nb \u202e\x9b").encode()
+    assert read_record(text).label == r"a\x1b[2J\nb \u202e\x9b"
 
 
 def test_a_record_that_was_evicted_is_none():

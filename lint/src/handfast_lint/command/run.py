@@ -69,7 +69,8 @@ def run(
     values = _values(ctx, header, keys, args)
     reply = _call(ctx, "<stdin>" if file == STDIN else file, source, values, url)
     if as_json:
-        click.echo(json.dumps(to_json(reply, header), ensure_ascii=False))
+        text = json.dumps(to_json(reply, header), ensure_ascii=False)
+        click.echo("".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text))
     else:
         click.echo("\n".join(to_text(reply, header)))
 

@@ -19,6 +19,7 @@ from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.once import NEVER, OnceRequest, Recorded
+from handfast._engine.records import printable
 from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import once
@@ -321,7 +322,7 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
     def _found(self, attempt: Attempt, recorded: Recorded) -> AsyncRun:
         """Return the run of a record. Raises NotCompleted for one without a result."""
         if recorded.outcome != "done":
-            reason = recorded.value.decode(errors="replace")
+            reason = printable(recorded.value.decode(errors="replace"))
             raise NotCompleted(self.name, recorded.outcome, reason) from None
         state = once.found(attempt, recorded, monotonic())
         run = AsyncRun(self._driver, state, self._options.codec, None)

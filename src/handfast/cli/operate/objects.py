@@ -11,8 +11,9 @@ __all__ = ["description", "dumped", "summary"]
 
 
 def dumped(value: dict[str, Any]) -> str:
-    """Return an object as one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return an object as one line, without characters that would move the cursor of a terminal."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def summary(namespace: str, found: NameStatus) -> dict[str, Any]:

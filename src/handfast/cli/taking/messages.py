@@ -30,7 +30,7 @@ def describe_conflict(options: Options, status: LockStatus) -> str:
         reason = f"{options.name!r} is held by {_names(status.holders)}" if status.holders else ""
     if not reason and status.waiters:
         first = status.waiters[0]
-        reason = f"{_label(first.label)} is first in the queue of {options.name!r}, for {span(first.waited_for)}"
+        reason = f"{first.label} is first in the queue of {options.name!r}, for {span(first.waited_for)}"
     return reason or describe_taken(options)
 
 
@@ -63,14 +63,14 @@ def _sides(options: Options, status: LockStatus) -> str:
     if options.exclusive:
         return reason
     first = status.waiters[0]
-    return f"{reason}; {_label(first.label)} has waited {span(first.waited_for)} to hold it exclusively"
+    return f"{reason}; {first.label} has waited {span(first.waited_for)} to hold it exclusively"
 
 
 def _names(holders: Sequence[Holder]) -> str:
     """List the holders, the longest-held lease first."""
     shown = sorted(holders, key=lambda holder: -holder.held_for)[:MAX_NAMED]
     names = ", ".join(
-        f"{_label(holder.label)}{_several(holder)} for {span(holder.held_for)}{_rest(holder)}" for holder in shown
+        f"{holder.label}{_several(holder)} for {span(holder.held_for)}{_rest(holder)}" for holder in shown
     )
     more = len(holders) - len(shown)
     if not more:
@@ -88,7 +88,3 @@ def _several(holder: Holder) -> str:
     from handfast._engine.calls import MAX_PERMITS
 
     return f" ({holder.weight} slots)" if 1 < holder.weight < MAX_PERMITS else ""
-
-
-def _label(label: str) -> str:
-    return label if label.isprintable() else repr(label)
