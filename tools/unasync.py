@@ -50,6 +50,7 @@ RULES: list[tuple[str, str]] = [
     (r"\basyncio\.Event\b", "threading.Event"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bcoroutine_function\b", "plain_function"),
+    (r"\bawaiting\b", "calling"),
     # the language
     (r"\(await ([^()]+\(\))\)", r"\1"),
     (r"\bawait ", ""),

@@ -260,14 +260,15 @@ class NotOwner(HandfastError, RuntimeError):
 class WouldDeadlock(HandfastError, RuntimeError):
     """The acquire would wait for a ``with`` block of the calling thread or task itself.
 
+    Or, in the sync API, for a lease of a thread whose event loop this call would block.
+
     Nothing of it is left on the server.
     """
 
-    def __init__(self, name: str, advice: str) -> None:
-        super().__init__(
-            f"acquiring {name!r} here would deadlock: this caller already holds it in an enclosing with block; {advice}",
-            name=name,
-        )
+    def __init__(
+        self, name: str, advice: str, why: str = "this caller already holds it in an enclosing with block"
+    ) -> None:
+        super().__init__(f"acquiring {name!r} here would deadlock: {why}; {advice}", name=name)
 
 
 class ClientClosed(HandfastError):

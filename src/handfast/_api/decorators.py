@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, ParamSpec, Self, TypeVar
 
-__all__ = ["CallKey", "NameTemplate", "coroutine_function", "plain_function"]
+__all__ = ["CallKey", "NameTemplate", "awaiting", "calling", "check_finished", "coroutine_function", "plain_function"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,10 +114,7 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def finishing(*args: P.args, **kwargs: P.kwargs) -> R:
         result = function(*args, **kwargs)
-        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-            kind = type(result).__name__
-            if hasattr(result, "close"):
-                result.close()  # so that Python does not warn of one that was never awaited
+        if kind := _unfinished(result):
             raise TypeError(
                 f"{_shown(function)} returned a {kind}, whose body would run after the call; decorate the function that makes it "
                 "with what AsyncHandfast makes, or use a with block in it"
@@ -125,6 +122,59 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return finishing
+
+
+def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """Return a coroutine function for what AsyncHandfast calls for a result. Raises TypeError for what gives none.
+
+    It may be a coroutine function, or a plain one that returns an awaitable, or the result.
+    """
+    _check_called(function)
+
+    async def called() -> Any:
+        result = function()
+        return await result if inspect.isawaitable(result) else result
+
+    return called
+
+
+def calling(function: Callable[[], R]) -> Callable[[], R]:
+    """Return what Handfast calls for a result. Raises TypeError for what gives none."""
+    _check_called(function)
+    if _is(inspect.iscoroutinefunction, function):
+        raise TypeError(
+            f"{_shown(function)} is a coroutine function, and nothing would await it here; use AsyncHandfast, or a function that "
+            "calls asyncio.run()"
+        )
+    return function
+
+
+def check_finished(value: object, name: str) -> None:
+    """Refuse what is no result yet. Raises TypeError."""
+    if kind := _unfinished(value):
+        raise TypeError(
+            f"the result of {name!r} is a {kind}, whose body has not run: nothing is recorded; pass what it returns or yields"
+        )
+
+
+def _check_called(function: Callable[[], object]) -> None:
+    if not callable(function):
+        raise TypeError(
+            f"function must be a function without arguments, which is called to get the result, not {function!r}"
+        )
+    if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
+        raise TypeError(
+            f"{_shown(function)} is a generator function, whose body runs after the call; return a list of it"
+        )
+
+
+def _unfinished(result: object) -> str | None:
+    """Return the kind of what runs only later; None for a result. It is closed, so Python does not warn of it."""
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return None
+    if hasattr(result, "close"):
+        result.close()
+    return type(result).__name__
 
 
 def _refuse_generators(function: Callable[..., Any]) -> None:

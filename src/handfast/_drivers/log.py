@@ -19,8 +19,10 @@ from handfast._protocol.outage import OutageBegins, OutageEnds
 __all__ = [
     "LoggerApart",
     "acquired",
+    "blocked_loop",
     "callback_failed",
     "cleanup_given_up",
+    "dropped",
     "lease_log",
     "loop_back",
     "loop_blocked",
@@ -69,7 +71,9 @@ class LoggerApart(logging.Logger):
 _cleanup = logging.getLogger("handfast.cleanup")
 _limiter = logging.getLogger("handfast.limiter")
 _once = logging.getLogger("handfast.once")
-_cleanup_apart, _renewal, _sentinel = (LoggerApart(f"handfast.{name}") for name in ("cleanup", "renewal", "sentinel"))
+_cleanup_apart, _lease_apart, _renewal, _sentinel = (
+    LoggerApart(f"handfast.{name}") for name in ("cleanup", "lease", "renewal", "sentinel")
+)
 
 
 # --- leases
@@ -105,6 +109,25 @@ def unheard(address: str) -> None:
         "server directly",
         address,
         extra={"server": address, "reason": "the message of the probe did not come back"},
+    )
+
+
+def blocked_loop(name: str) -> None:
+    lease_log.warning(
+        "a call of the sync API waits for %r in a thread whose event loop runs, and no task of it goes on meanwhile; use AsyncHandfast in "
+        "coroutines, or call it with asyncio.to_thread()",
+        name,
+        extra={"lock": name, "reason": "it blocks the event loop"},
+    )
+
+
+def dropped(what: str, lease: LeaseState) -> None:
+    """Log that a lease went without a release. May be called at any point of any thread, by the garbage collector."""
+    _lease_apart.warning(
+        "%s was dropped without a release: it is not renewed any more, and ends in %.3g s; keep it, or enter it with a with statement",
+        what,
+        max(0.0, lease.deadline - monotonic()),
+        extra={"lock": lease.request.name, "fence": lease.fence, "reason": "it was dropped"},
     )
 
 

@@ -7,7 +7,7 @@ type and ValueError for one out of range; the message names the argument, its bo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TypeVar, get_args
 from urllib.parse import quote
@@ -22,7 +22,6 @@ __all__ = [
     "MAX_NAME_BYTES",
     "check_cancel",
     "check_choice",
-    "check_function",
     "check_int",
     "check_limit",
     "check_reason",
@@ -268,11 +267,3 @@ def check_cancel(cancel: CancelEvent) -> None:
     """Check what ends a wait: it can be asked whether it is set."""
     if isinstance(cancel, type) or not callable(getattr(cancel, "is_set", None)):
         raise TypeError(f"cancel must be an event, such as a threading.Event, or None, not {cancel!r}")
-
-
-def check_function(function: Callable[[], object]) -> None:
-    """Check what is to be called for a result."""
-    if not callable(function):
-        raise TypeError(
-            f"function must be a function without arguments, which is called to get the result, not {function!r}"
-        )

@@ -89,6 +89,7 @@ class LeaseState:
         "not_before",
         "owner",
         "request",
+        "thread",
         "token",
         "trouble",
         "unconfirmed",
@@ -132,6 +133,8 @@ class LeaseState:
         self.block: object = None
         """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread
         what tells its frame from others: the frame itself would be kept alive, and the lease with it."""
+        self.thread: int | None = None
+        """The native id of the thread that acquired it; None in asyncio."""
         self._is_claimed = False
         if self.confirmation is not None:
             self.confirmation.then(self.answered)

@@ -5,6 +5,9 @@ blocks: another thread or task may release a lease that is in none. And only if 
 itself. Of a semaphore it is never certain, since an operator may give it more permits. What is not certain is logged,
 once for each name.
 
+A call of the sync API blocks its thread, and with it an event loop that runs there. So no task of that loop releases what
+this thread has acquired: to wait for it is to wait for oneself, also without a block.
+
 A caller that has some of several locks already, and waits for the others, has nothing to wait for when one of those is
 lost.
 """
@@ -31,6 +34,10 @@ HELD_POLL_S = 0.5
 WARN_AFTER_S = 5.0
 """How long, in seconds, one waits for what the same client holds before that is logged."""
 
+OF_THIS_THREAD = "an event loop runs in this thread, which has it already, and no task goes on while this call waits"
+
+BLOCKED_LOOP = "use AsyncHandfast in coroutines, or call this with asyncio.to_thread()"
+
 MAX_WARNED = 1_000
 """How many names are remembered for which that was logged."""
 
@@ -40,7 +47,7 @@ class Watch:
 
     ``leases`` are those that the client holds. ``blocks`` returns what stands for the blocks of the caller, as in
     `LeaseState.block`. ``warn`` is called with a lease that the client holds and that the caller has waited for.
-    ``held`` is as in `Attempt.held`.
+    ``held`` is as in `Attempt.held`. ``loop_thread`` is the thread of the caller, if an event loop runs in it.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class Watch:
         cancel: CancelEvent | None = None,
         *,
         held: Sequence[LeaseState] = (),
+        loop_thread: int | None = None,
     ) -> None:
         self._request = request
         self._leases = leases
@@ -59,6 +67,7 @@ class Watch:
         self._warn = warn
         self._cancel = cancel
         self._held = held
+        self._loop_thread = loop_thread
         self._pause = inf if cancel is None else CANCEL_POLL_S
         if held:
             self._pause = min(self._pause, HELD_POLL_S)
@@ -74,6 +83,8 @@ class Watch:
         if self._warn_at is None:
             self._warn_at = now + WARN_AFTER_S
             self._refuse_deadlock()
+            if self._loop_thread is not None:
+                self._refuse_to_block_loop()
         elif now >= self._warn_at:
             self._warn_at = inf
             self._warn_of_own_leases()
@@ -85,6 +96,16 @@ class Watch:
         for lease in in_blocks:
             if lease.block in blocks and lease.is_renewed and (shared := self._shared(lease, "lock", "once")):
                 raise WouldDeadlock(shared[0].name, self._advice(lease, shared[0].place.kind))
+
+    def _refuse_to_block_loop(self) -> None:
+        """Refuse what does not fit beside what this thread has: no task of its event loop can release that meanwhile."""
+        for part in self._request.parts:
+            mine = 0
+            for lease in self._leases.all():
+                if lease.thread == self._loop_thread and lease.is_renewed:
+                    mine += sum(other.weight for other in lease.request.parts if other.place.tag == part.place.tag)
+            if mine and mine + part.weight > part.limit:
+                raise WouldDeadlock(part.name, BLOCKED_LOOP, OF_THIS_THREAD)
 
     def _advice(self, lease: LeaseState, kind: str) -> str:
         if kind == "once":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import os
 import re
 import threading
@@ -433,3 +434,13 @@ async def test_a_block_whose_lease_is_released_elsewhere_meanwhile_ends_without_
 async def until_done(call):
     """Await a call in a task of its own: with the sync API, in a thread of its own."""
     return await call()
+
+
+async def test_a_lease_that_no_one_keeps_says_so_in_the_log(here, caplog):
+    with pytest.warns(ResourceWarning, match="was dropped without a release"):
+        assert await here.lock("a").try_acquire()
+        gc.collect()
+    await eventually_async(lambda: caplog.records)
+    (record,) = caplog.records
+    assert (record.name, record.levelname, record.lock) == ("handfast.lease", "WARNING", "a")
+    assert "was dropped without a release: it is not renewed any more, and ends in " in record.getMessage()

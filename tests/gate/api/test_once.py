@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -275,6 +276,72 @@ async def test_a_result_is_forgotten_and_made_again(here, there):
         assert not current.done
         assert await once.forget() is False
     assert (await once.acquire()).done, "the run went on"
+
+
+# --- functions and results of the wrong kind
+
+
+async def coroutine():
+    """Do the work only if it is awaited."""
+    return "made"
+
+
+def generator():
+    """Do the work only if it is read."""
+    yield "made"
+
+
+async def pages():
+    """Do the work only if it is read, in asyncio."""
+    yield "made"
+
+
+@pytest.mark.parametrize("function", [generator, pages, functools.partial(generator), None])
+async def test_what_gives_no_result_is_refused_before_anything_runs(here, raw, function):
+    with pytest.raises(TypeError, match=r"is a generator function|must be a function"):
+        await here.once("a").run(function)
+    assert not raw.keys("*")
+
+
+def test_a_coroutine_function_is_refused_by_the_sync_api(hf, raw):
+    for function in (coroutine, functools.partial(coroutine)):
+        with pytest.raises(TypeError, match="is a coroutine function, and nothing would await it here"):
+            hf.once("a").run(function)
+    assert not raw.keys("*")
+
+
+async def test_what_runs_only_later_is_a_failure_and_no_result(here, there, api):
+    returning = {"sync": coroutine, "crowded": coroutine, "asyncio": generator}[api.name]
+    with pytest.raises(TypeError, match=r"the result of 'a' is a (coroutine|generator), whose body has not run"):
+        await here.once("a").run(lambda: returning())  # noqa: PLW0108 -- so that it is no coroutine function
+    assert await there.once("a").run(api.function(lambda: "made")) == "made", "nothing was recorded"
+
+
+async def test_a_run_goes_on_after_a_result_that_is_none(here, there, api):
+    async with here.once("a") as current:
+        for unfinished in (coroutine(), generator(), pages()):
+            with pytest.raises(TypeError, match="whose body has not run: nothing is recorded"):
+                await current.finish(unfinished)
+        await current.finish("made")
+    assert await there.once("a").run(unexpected(api)) == "made"
+
+
+async def test_a_plain_function_serves_in_asyncio_and_runs_once(server, raw):
+    calls = []
+    async with ASYNCIO.handfast(server.url) as client:
+        once = client.once("a")
+        assert [await once.run(lambda: calls.append(1) or "made") for _ in range(2)] == ["made"] * 2
+        assert await client.once("b").run(lambda: coroutine()) == "made"  # noqa: PLW0108 -- as above
+    assert len(calls) == 1
+
+
+async def test_a_result_that_cannot_be_stored_says_what_is_recorded_and_what_to_do(here, api):
+    with pytest.raises(TypeError) as caught:
+        await here.once("a").run(api.function(lambda: {1, 2}))
+    (note,) = caught.value.__notes__
+    assert "The work of 'a' is done, and recorded without a result" in note
+    assert "dumps=" in note
+    assert "forget()" in note
 
 
 # --- made anew

@@ -280,3 +280,73 @@ def test_the_frame_of_a_block_is_not_kept_alive_by_its_lease(hf):
     for leave in (lambda _: None, lambda lease: lease.release(), fail, lambda lease: lease.detach()):
         use(leave)
         assert leases[-1]._state.block is None
+
+
+# --- sync calls in coroutines
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda hf: hf.lock("a"),
+        lambda hf: hf.semaphore("a", 1),
+        lambda hf: hf.rwlock("a").write(),
+        lambda hf: hf.once("a"),
+        lambda hf: hf.lock_all(["a", "b"]),
+    ],
+    ids=["lock", "semaphore", "rwlock", "once", "lock_all"],
+)
+@pytest.mark.parametrize("blocks", [True, False])
+async def test_a_sync_call_that_would_wait_for_another_task_of_its_loop_is_refused(hf, raw, make, blocks):
+    entered = asyncio.Event()
+
+    async def hold():
+        lease = make(hf).acquire()
+        with lease if blocks else contextlib.closing(contextlib.ExitStack()):
+            entered.set()
+            await asyncio.sleep(0)
+        return lease.release()
+
+    async def wait():
+        await entered.wait()
+        with pytest.raises(
+            WouldDeadlock, match=r"an event loop runs in this thread, .* use AsyncHandfast in coroutines"
+        ):
+            make(hf).acquire()
+
+    await asyncio.wait_for(asyncio.gather(hold(), wait()), 20)
+    make(hf).acquire(timeout=0).release()
+
+
+async def test_a_sync_call_that_fits_beside_what_its_thread_has_waits_for_others(hf, raw, server):
+    mine, theirs = (client.semaphore("a", 2).acquire() for client in (hf, Handfast(server.url)))
+    with pytest.raises(AcquireTimeout):
+        hf.semaphore("a", 2).acquire(timeout=0.05)
+    assert (mine.release(), theirs.release()) == (True, True)
+
+
+async def test_a_sync_call_in_the_thread_of_a_loop_waits_for_another_thread_and_says_so_once(hf, raw, caplog):
+    lease = await asyncio.to_thread(hf.lock("a").acquire)
+    for _ in range(2):
+        with pytest.raises(AcquireTimeout):
+            hf.lock("a").acquire(timeout=0.05)
+    await asyncio.to_thread(lease.release)
+    (record,) = [record for record in caplog.records if record.name == "handfast.lease"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("a call of the sync API waits for 'a' in a thread whose event loop runs")
+
+
+async def test_other_waits_of_the_sync_api_in_the_thread_of_a_loop_are_logged_too(server, raw, caplog):
+    for wait in (
+        lambda client: client.debounce("a", 0.01).wait(),
+        lambda client: [client.limiter("a", "1/30ms").acquire() for _ in range(2)],
+    ):
+        caplog.clear()
+        with Handfast(server.url) as client:
+            wait(client)
+        assert [record.name for record in caplog.records] == ["handfast.lease"]
+
+
+def test_a_sync_call_without_a_loop_says_nothing(hf, raw, caplog):
+    hf.debounce("a", 0.01).wait()
+    assert not caplog.records

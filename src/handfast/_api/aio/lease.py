@@ -10,6 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import ClassVar
 
+from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
 from handfast._drivers.clock import monotonic
@@ -258,6 +259,8 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
         if state.loss is None and self._driver.stop_renewing(state):
             lease = f"<{type(self).__name__} of {self.name!r}, fence {self.fence}>"
             message = f"{lease} was dropped without a release; it runs out after its ttl"
+            if not sys.is_finalizing():
+                log.dropped(lease, state)
             warnings.warn(message, ResourceWarning, stacklevel=2)
 
 

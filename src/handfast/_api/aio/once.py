@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
-from handfast._api.decorators import CallKey, coroutine_function
+from handfast._api.decorators import CallKey, awaiting, coroutine_function
 from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
@@ -20,7 +20,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.records import printable
-from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
+from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
@@ -130,7 +130,7 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        check_function(function)
+        function = awaiting(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
             async with type(self)(self._driver, request, self._options) as run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 from handfast._api.aio.lease import AsyncLease
+from handfast._api.decorators import check_finished
 from handfast._api.results import Codec, describe
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome, Recorded
@@ -104,6 +105,7 @@ class AsyncRun(AsyncLease):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         self.check()
+        check_finished(value, self.name)
         unstorable = self._end_with(value)
         if not await self._driver.release(self._state):
             self.check()
@@ -150,6 +152,10 @@ class AsyncRun(AsyncLease):
             data, self._result = self._codec.encode(value)
         except Exception as error:  # noqa: BLE001 -- what dumps and loads raise
             self._end_as("unstored", describe(error))
+            error.add_note(
+                f"The work of {self.name!r} is done, and recorded without a result: others get NotCompleted. Give once() dumps= and "
+                "loads= for such results, or let it run again with forget()."
+            )
             return error
         self._end_as("done", data)
         return None

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import ClassVar
 
+from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
@@ -259,6 +260,8 @@ class Lease(Uncopied, LeaseScope):
         if state.loss is None and self._driver.stop_renewing(state):
             lease = f"<{type(self).__name__} of {self.name!r}, fence {self.fence}>"
             message = f"{lease} was dropped without a release; it runs out after its ttl"
+            if not sys.is_finalizing():
+                log.dropped(lease, state)
             warnings.warn(message, ResourceWarning, stacklevel=2)
 
 

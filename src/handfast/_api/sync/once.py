@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
-from handfast._api.decorators import CallKey, plain_function
+from handfast._api.decorators import CallKey, calling, plain_function
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
@@ -21,7 +21,7 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.records import printable
-from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
+from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
@@ -131,7 +131,7 @@ class Once(Revocable, PrimitiveScope[Run]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        check_function(function)
+        function = calling(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
             with type(self)(self._driver, request, self._options) as run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
+from handfast._api.decorators import check_finished
 from handfast._api.results import Codec, describe
 from handfast._api.sync.lease import Lease
 from handfast._drivers.sync.driver import SyncDriver
@@ -105,6 +106,7 @@ class Run(Lease):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         self.check()
+        check_finished(value, self.name)
         unstorable = self._end_with(value)
         if not self._driver.release(self._state):
             self.check()
@@ -151,6 +153,10 @@ class Run(Lease):
             data, self._result = self._codec.encode(value)
         except Exception as error:  # noqa: BLE001 -- what dumps and loads raise
             self._end_as("unstored", describe(error))
+            error.add_note(
+                f"The work of {self.name!r} is done, and recorded without a result: others get NotCompleted. Give once() dumps= and "
+                "loads= for such results, or let it run again with forget()."
+            )
             return error
         self._end_as("done", data)
         return None

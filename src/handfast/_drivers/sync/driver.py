@@ -35,7 +35,7 @@ from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.foreign import ForeignThread
-from handfast._drivers.sync.performing import Performer
+from handfast._drivers.sync.performing import Performer, loop_runs
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
@@ -329,6 +329,7 @@ class SyncDriver(Driver[SyncConnector]):
 
         lease = self.run(adopt(request, detached, self._pool), request.name)
         self._check_open(request.name)
+        lease.thread = threading.get_native_id()
         self._renewer.add(lease)
         return lease
 
@@ -399,13 +400,17 @@ class SyncDriver(Driver[SyncConnector]):
         return False
 
     def _make_watch(self, attempt: Attempt, cancel: CancelEvent | None = None) -> Watch:
-        return Watch(attempt.request, self._leases, _blocks, log.own_wait, cancel, held=attempt.held)
+        thread = attempt.caller if loop_runs() else None
+        return Watch(
+            attempt.request, self._leases, _blocks, log.own_wait, cancel, held=attempt.held, loop_thread=thread
+        )
 
     def _hold(self, attempt: Attempt, grant: Grant) -> LeaseState:
         """Renew what an acquire was granted."""
         if self._pool.closed:
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, self._pool, attempt.asked_at)
+        lease.thread = attempt.caller
         self._renewer.add(lease)
         if log.lease_log.isEnabledFor(DEBUG):
             log.acquired(lease)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.pool import Pool
@@ -23,9 +25,15 @@ from handfast.errors import ClientClosed, HandfastError, ServerRefused, ServerUn
 if TYPE_CHECKING:
     from handfast._drivers.sync.routed import RoutedSession
 
-__all__ = ["Performer"]
+__all__ = ["Performer", "loop_runs"]
 
 T = TypeVar("T")
+
+
+def loop_runs() -> bool:
+    """Return whether an event loop runs in this thread, which a call that waits would block."""
+    events: Any = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None  # noqa: SLF001 -- documented; the public one raises
 
 
 class Performer:
@@ -35,6 +43,8 @@ class Performer:
         self._connector = connector
         self._pool = pool
         self._retry_for = retry_for
+        self._is_warned = False
+        """Whether it was logged that a call waited in the thread of an event loop."""
 
     def run(  # noqa: PLR0912 -- the hot path is written out
         self,
@@ -55,6 +65,8 @@ class Performer:
             effect = next(steps)
             while True:
                 if isinstance(effect, Park):
+                    if not self._is_warned and loop_runs():
+                        self._warn_of_loop(name)
                     waking = session.park(effect)
                     if self._pool.closed:
                         raise ClientClosed(name)
@@ -94,6 +106,10 @@ class Performer:
             raise
         finally:
             self._pool.give(session)
+
+    def _warn_of_loop(self, name: str) -> None:
+        self._is_warned = True
+        log.blocked_loop(name)
 
     def run_once(self, steps: Steps[T], name: str, timeout: float | None, attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
