@@ -4,7 +4,7 @@ For unit tests of code that uses locks.
 
 The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds
 of arguments, the errors of a lease that was released, and the end of one that is not renewed are as they are with a
-server.
+server; and its holder hears of that end.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from __future__ import annotations
 import os
 from binascii import hexlify
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from math import inf
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary, ref
 
+from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.driver import A
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import Request
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
@@ -98,6 +103,8 @@ class NullDriver:
         self._label = label
         self._last_fence = 0
         self._closed = False
+        self._alarms: WeakKeyDictionary[LeaseState, Any] = WeakKeyDictionary()
+        """Of the leases that end, what calls `_look` then."""
         self.callbacks = self
 
     @property
@@ -128,7 +135,32 @@ class NullDriver:
         self._last_fence = max(self._last_fence + 1, _now_us())
         first = Answer(monotonic(), b"granted " + doubles(self._last_fence, attempt.request.grant_ms * 1000))
         grant = cast("Grant", _perform(try_acquire(attempt), first))
-        return LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at)
+        return self._watched(LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at))
+
+    @staticmethod
+    def _later(seconds: float, function: Callable[[], object]) -> Any:
+        """Call a function after so many seconds, unless what this returns is cancelled."""
+        raise NotImplementedError
+
+    def _watched(self, lease: LeaseState) -> LeaseState:
+        """Have its holder hear when it ends, as a server would let it end."""
+        if not lease.is_renewed or lease.ends_at < inf:
+            self._alarms[lease] = self._later(max(0.0, lease.deadline - monotonic()), partial(self._look, ref(lease)))
+        return lease
+
+    def _look(self, there: Callable[[], LeaseState | None]) -> None:
+        lease = there()
+        if lease is None or lease.is_released:
+            return
+        if lease.lost(monotonic()):
+            log.lost(lease)
+            run_lost_callbacks(lease)
+        else:
+            self._watched(lease)
+
+    def _forget(self, lease: LeaseState) -> None:
+        if alarm := self._alarms.pop(lease, None):
+            alarm.cancel()
 
     def acquire_in_turns(self, attempt: Attempt, timeout: float | None, _question: Hashable) -> LeaseState:
         """Return a lease."""
@@ -153,6 +185,7 @@ class NullDriver:
 
     def release(self, lease: LeaseState, _until: float = 0.0) -> bool:
         """Release a lease. Return False if it was lost or released before."""
+        self._forget(lease)
         if lease.lost(monotonic()) or lease.is_released:
             lease.let_go(monotonic())
             return False
@@ -176,6 +209,7 @@ class NullDriver:
     def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Leave a lease to another client."""
         _perform(renew(lease, ttl_ms))
+        self._forget(lease)
         lease.let_go(monotonic())
         return True
 
@@ -185,7 +219,7 @@ class NullDriver:
 
     def adopt(self, detached: DetachedLease, request: Any) -> LeaseState:
         """Hold a lease that another client acquired."""
-        return _perform(adopt(request, detached, self))
+        return self._watched(_perform(adopt(request, detached, self)))
 
     def forget(self, detached: DetachedLease) -> None:
         """Do nothing."""

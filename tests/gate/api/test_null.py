@@ -11,6 +11,7 @@ import pytest
 
 from handfast import ClientClosed, HandfastError, LeaseLost, NotHeld, ServerUnsupported
 from handfast.testing import deactivate
+from tests._support.apis import ASYNCIO
 from tests._support.helpers import eventually_async
 
 SOON = timedelta(milliseconds=10)
@@ -187,3 +188,32 @@ def test_a_client_needs_no_name_of_a_server_in_it(api, monkeypatch):
 async def test_the_fixture_does_it_for_a_test(api):
     async with api.client("redis://nowhere.invalid") as client, client.lock("a"):
         assert not await client.lock("a").locked()
+
+
+@pytest.mark.parametrize("options", [{"renew": False, "max_hold": 0.1}, {"max_hold": 0.1}], ids=str)
+async def test_the_holder_of_a_lease_that_ends_hears_of_it(api, options):
+    async with api.client("null:") as client:
+        lease = await client.lock("a", **options).acquire()
+        told = []
+        lease.add_lost_callback(lambda: told.append(1))
+        event = lease.lost_event
+        await eventually_async(event.is_set)
+        assert told == [1]
+        assert lease.lost
+        assert await lease.release() is False
+
+
+async def test_a_block_of_a_lease_that_ends_is_cancelled_in_asyncio():
+    async with ASYNCIO.handfast("null:") as client:
+        with pytest.raises(LeaseLost):
+            async with client.lock("a", max_hold=0.05):
+                await asyncio.Event().wait()
+
+
+async def test_a_lease_that_was_released_ends_for_no_one(api, caplog):
+    async with api.client("null:") as client:
+        released = await client.lock("a", max_hold=0.05).acquire()
+        ended = await client.lock("b", max_hold=0.1).acquire()
+        assert await released.release() is True
+        await eventually_async(ended.lost_event.is_set)
+        assert [record.lock for record in caplog.records] == ["b"]

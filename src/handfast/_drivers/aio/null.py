@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,10 @@ def _awaitable(method: Callable[..., Any]) -> Any:
 
 class AsyncNullDriver(NullDriver):
     """What a client has behind its API that coordinates nothing."""
+
+    @staticmethod
+    def _later(seconds: float, function: Callable[[], object]) -> Any:
+        return asyncio.get_running_loop().call_later(seconds, function)
 
     caller, is_over = staticmethod(AsyncDriver.caller), staticmethod(AsyncDriver.is_over)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 from handfast._drivers.null import NullDriver
 from handfast._drivers.sync.driver import SyncDriver
 
@@ -10,5 +14,12 @@ __all__ = ["SyncNullDriver"]
 
 class SyncNullDriver(NullDriver):
     """What a client has behind its API that coordinates nothing."""
+
+    @staticmethod
+    def _later(seconds: float, function: Callable[[], object]) -> Any:
+        alarm = threading.Timer(seconds, function)
+        alarm.daemon = True
+        alarm.start()
+        return alarm
 
     caller, is_over = staticmethod(SyncDriver.caller), staticmethod(SyncDriver.is_over)
