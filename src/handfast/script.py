@@ -29,6 +29,7 @@ from handfast._engine.replies import Reader, Reply, reader, tagged
 from handfast._engine.script import LuaScript
 from handfast._naming import name_publicly
 from handfast._protocol.scripts import run_script
+from handfast._signatures import signature_of
 
 __all__ = ["HeaderError", "Reply", "Script"]
 
@@ -224,7 +225,7 @@ class Script:
         Raises:
             TypeError: The parameters are not those of the header, or the return annotation is missing or can't be read.
         """
-        signature = inspect.signature(stub)
+        signature = signature_of(stub)
         read = self._reader(stub, signature)
         awaited = inspect.iscoroutinefunction(stub)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, ParamSpec, Self, TypeVar
 
+from handfast._signatures import signature_of
+
 __all__ = ["CallKey", "NameTemplate", "awaiting", "calling", "check_finished", "coroutine_function", "plain_function"]
 
 P = ParamSpec("P")
@@ -31,7 +33,7 @@ class NameTemplate:
         templates = [name for name in names if "{" in name or "}" in name]
         if not templates:
             return None
-        signature = inspect.signature(function)
+        signature = signature_of(function)
         for name in templates:
             try:
                 fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
@@ -79,7 +81,9 @@ class CallKey:
                 f"the name {name!r} of a decorator is no template here; use by= for the arguments of a call"
             )
         self._by = by
-        self._signature = inspect.signature(function)
+        if not by:
+            return  # then no argument counts, and a function without a signature will do
+        self._signature = signature_of(function)
         for parameter in by:
             if parameter not in self._signature.parameters:
                 known = ", ".join(self._signature.parameters) or "none"

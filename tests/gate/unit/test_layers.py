@@ -19,7 +19,7 @@ LAB = ROOT / "lab/src"
 
 LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_structures": 5, "_api": 6}
 
-LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming", "_objects", "_version"), 1)
+LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming", "_objects", "_signatures", "_version"), 1)
 
 DRIVERS = LAYERS["_drivers"]
 
