@@ -8,8 +8,10 @@ killed. Both listen only on a unix socket in a private folder and save nothing t
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import platform
+import re
 import shutil
 import stat
 import subprocess
@@ -124,19 +126,43 @@ def shared_url() -> str:
     """
     folder = _shared_folder()
     until = time.monotonic() + supervisor.START_TIMEOUT_S
-    started_at = -inf
+    started_at, python = -inf, None
     while not supervisor.answers(f"{folder}/s", until - time.monotonic()):
         now = time.monotonic()
         if now > until:
             raise NoServer(_silence(folder))
         if now > started_at + RESTART_S:
-            command = [sys.executable, "-I", "-S", supervisor.__file__, find_binary(), folder]
+            python = python or _interpreter()
+            path = supervisor.__file__
+            source = [path] if Path(path).exists() else ["-c", inspect.getsource(supervisor)]  # of an archive
+            command = [python, "-I", "-S", *source, find_binary(), folder]
             # Through a shell that ends at once, so that the supervisor is not our child and outlives us.
             detach = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
             subprocess.run([*detach, *command], start_new_session=True, check=True)
             started_at = now
         time.sleep(0.005)
     return f"unix://{folder}/s"
+
+
+def _interpreter() -> str:
+    """Return the Python that runs the supervisor.
+
+    Not the program itself: a frozen one, or one with Python in it such as uWSGI, would start once more, and each copy again.
+
+    Raises:
+        NoServer: There is none.
+
+    """
+    is_frozen = getattr(sys, "frozen", False) or "__compiled__" in globals()  # the latter by Nuitka
+    beside = f"{sys.exec_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    for one in (sys.executable, getattr(sys, "_base_executable", ""), beside) if not is_frozen else ():
+        if one and re.match("python|pypy", Path(one).name) and Path(one).exists():
+            return one
+    where = "is frozen" if is_frozen else f"runs in {sys.executable!r}, which is no Python"
+    raise NoServer(
+        f"this program {where}, so nothing can watch over the shared embedded server; name a server with a URL, or start one "
+        "for this process alone with handfast.embedded.PrivateServer"
+    )
 
 
 def _shared_folder() -> str:
