@@ -141,7 +141,12 @@ def wait_seconds(timeout: Duration | None) -> float | None:
 
 def pause_seconds(seconds: Duration) -> float:
     """Convert how long a pause is asked for to seconds: 0 for one that is over, and no upper bound."""
-    return _seconds(seconds, "a pause")
+    if _seconds(seconds, "a pause") == 0.0:
+        return 0.0
+    try:
+        return float(_number_of_seconds(seconds, "a pause", _SECONDS))
+    except OverflowError:  # an int may be larger than any float
+        return math.inf
 
 
 def _seconds(value: Duration, what: str, kinds: str = _SECONDS) -> float:

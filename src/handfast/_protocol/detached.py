@@ -28,7 +28,7 @@ class DetachedLease(NamedTuple):
     copies: bool
     """Whether a copy of its acquire may still be on its way to the server."""
     at_least_ms: int = 0
-    """For how long the name stays taken since its grant: it belongs to the grant, whoever releases it."""
+    """For how long the name stays taken since its grant: it belongs to the grant, and not to the client that releases it."""
 
     @classmethod
     def of(cls, lease: LeaseState, request: PermitRequest) -> Self:

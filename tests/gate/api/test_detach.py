@@ -148,7 +148,7 @@ async def test_an_adoption_that_failed_keeps_no_one_from_the_token(api, server, 
             assert await lease.release() is True
 
 
-async def test_at_least_belongs_to_the_grant_whoever_releases_it(here, there, raw):
+async def test_at_least_belongs_to_the_grant_and_not_to_the_client_that_releases_it(here, there, raw):
     lease = await here.lock("a", at_least=300).acquire()
     assert lease.token.partition(".")[2] == "300000"
     adopted = await there.lock("a", at_least=0.001).adopt(await lease.detach())

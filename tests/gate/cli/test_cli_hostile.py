@@ -18,7 +18,7 @@ from handfast.cli.run import command as run
 from tests._support.helpers import eventually
 
 EVIL = "x\x1b[2J\x07\x9b31m\u202e\x7f\r\nforged"
-"""Escapes of both kinds, a bell, an override of the direction, and a line of its own."""
+"""Escapes of both kinds, a beep, an override of the direction, and a line of its own."""
 
 
 def is_harmless(text):

@@ -543,7 +543,7 @@ def test_waiters_that_are_gone_do_not_count_as_a_queue(limits, clock, listening,
     assert len(replies) <= 8
 
 
-def test_one_that_does_not_wait_is_told_when_to_come_without_those_that_are_gone(limits):
+def test_those_that_are_gone_are_not_counted_in_when_to_try_again(limits):
     a = limits((1, 1000))
     a.attempt("t1")
     for number in range(50):
@@ -580,7 +580,7 @@ def test_a_frozen_head_with_other_rates_is_passed_over_after_the_claim_window_wi
     assert b.acquire("f1", inbox="frozen", ticket=b.tickets["f1"])[0] == "admitted", "it is back"
 
 
-def test_a_head_whose_rates_do_not_count_any_more_is_told_once_and_passed_over_after_the_claim_window(
+def test_a_head_whose_rates_do_not_count_any_more_gets_one_message_and_is_passed_over_after_the_claim_window(
     limits, clock, subscribe
 ):
     a = limits((1, 4000))

@@ -1,4 +1,4 @@
-"""Programs that are frozen, or that have Python in them: what PyInstaller is told, and no copy of the program is started."""
+"""Programs that are frozen, or that have Python in them: what PyInstaller collects, and no copy of the program is started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from handfast import NoServer, embedded
 
 
-def test_pyinstaller_is_told_of_the_scripts_and_of_modules_that_are_imported_by_name(monkeypatch):
+def test_pyinstaller_collects_the_scripts_and_the_modules_that_are_imported_by_name(monkeypatch):
     (found,) = [one for one in entry_points(group="pyinstaller40") if one.module == "handfast._pyinstaller"]
     (folder,) = found.load()()
     asked = []

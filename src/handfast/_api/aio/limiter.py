@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from handfast._api.decorators import CallKey, coroutine_function
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.clock import monotonic
+from handfast._drivers.clock import monotonic, wall_clock
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
@@ -225,7 +225,7 @@ class AsyncLimiter(Named):
             await self._driver.undo(attempt)
             raise
 
-    async def pause(self, seconds: Duration, *, at_most: Duration = 60.0) -> None:
+    async def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
 
         Waiters keep their places, and a call that would have to wait for longer than its timeout is refused at once. A
@@ -237,23 +237,31 @@ class AsyncLimiter(Named):
             async with limiter:
                 answer = await call()
             if answer.status_code == 429:
-                await limiter.pause(float(answer.headers["Retry-After"]))
+                await limiter.pause(answer.headers.get("Retry-After"))
 
         Args:
             seconds: How long, from when the server gets it: a number or a timedelta. 0 or less changes nothing; `resume`
-                ends a pause.
-            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: the other side may ask for a day by
-                mistake. What is cut is logged as a WARNING.
+                ends a pause. Or a header ``Retry-After`` as it is: a text with seconds or an HTTP date, by the clock of
+                this machine. One that is missing (None), empty or can't be read pauses for a second.
+            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: an hour, since the other side may ask for a
+                day by mistake. What is cut is logged as a WARNING.
 
         Raises:
-            TypeError: One of both is neither a number nor a timedelta.
+            TypeError: ``seconds`` is neither a number, a timedelta, a str nor None, or ``at_most`` neither a number nor a
+                timedelta.
             ValueError: One of both is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        most_ms, asked = milliseconds(at_most, "at_most"), pause_seconds(seconds)
+        from handfast._engine.retry_after import retry_after
+
+        if seconds is None or isinstance(seconds, str):
+            asked = retry_after(seconds, wall_clock())
+        else:
+            asked = pause_seconds(seconds)
+        most_ms = milliseconds(at_most, "at_most")
         if asked * 1000 > most_ms:
             log.pause_cut(self.name, asked, most_ms / 1000)
         if asked > 0:

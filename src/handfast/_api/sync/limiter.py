@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function
 from handfast._drivers import log
-from handfast._drivers.clock import monotonic
+from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
@@ -226,7 +226,7 @@ class Limiter(Named):
             self._driver.undo(attempt)
             raise
 
-    def pause(self, seconds: Duration, *, at_most: Duration = 60.0) -> None:
+    def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
 
         Waiters keep their places, and a call that would have to wait for longer than its timeout is refused at once. A
@@ -238,23 +238,31 @@ class Limiter(Named):
             with limiter:
                 answer = call()
             if answer.status_code == 429:
-                limiter.pause(float(answer.headers["Retry-After"]))
+                limiter.pause(answer.headers.get("Retry-After"))
 
         Args:
             seconds: How long, from when the server gets it: a number or a timedelta. 0 or less changes nothing; `resume`
-                ends a pause.
-            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: the other side may ask for a day by
-                mistake. What is cut is logged as a WARNING.
+                ends a pause. Or a header ``Retry-After`` as it is: a text with seconds or an HTTP date, by the clock of
+                this machine. One that is missing (None), empty or can't be read pauses for a second.
+            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: an hour, since the other side may ask for a
+                day by mistake. What is cut is logged as a WARNING.
 
         Raises:
-            TypeError: One of both is neither a number nor a timedelta.
+            TypeError: ``seconds`` is neither a number, a timedelta, a str nor None, or ``at_most`` neither a number nor a
+                timedelta.
             ValueError: One of both is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        most_ms, asked = milliseconds(at_most, "at_most"), pause_seconds(seconds)
+        from handfast._engine.retry_after import retry_after
+
+        if seconds is None or isinstance(seconds, str):
+            asked = retry_after(seconds, wall_clock())
+        else:
+            asked = pause_seconds(seconds)
+        most_ms = milliseconds(at_most, "at_most")
         if asked * 1000 > most_ms:
             log.pause_cut(self.name, asked, most_ms / 1000)
         if asked > 0:

@@ -7,8 +7,8 @@
 --
 --   mark comes_at follows cost (doubles), then behind a byte for their length the rates, then as text: inbox control label
 --
--- mark is the end of the wait-lease in microseconds. comes_at is when it asks again if it is the first waiter: it has
--- been told so, or knows it from its last reply; infinite if not. follows is 1 if the rates are those that were set when
+-- mark is the end of the wait-lease in microseconds. comes_at is when it asks again if it is the first waiter: by a
+-- message, or by its last reply; infinite if not. follows is 1 if the rates are those that were set when
 -- it asked, and not its client's own. All but mark and comes_at comes from the client in one piece.
 -- A token without a record is no waiter. So the record goes first, and comes last.
 
@@ -61,8 +61,8 @@ local function evict_waiters()
 end
 
 -- Let the first waiter come, whose rates this script does not have, or do not count any more. Returns whether it has
--- left the queue; else when it comes. It is told once, and passed over if it has not come within the claim window: it is
--- frozen, and so are all others of its connection. It comes back by its ticket.
+-- left the queue; else when it comes. It gets one message, and is passed over if it has not come within the claim window: it
+-- is frozen, and so are all others of its connection. It comes back by its ticket.
 local frozen = {}
 
 local function await_head(head, record, inbox, comes_at, moved)
