@@ -352,7 +352,7 @@ class Limits(Scripts):
         elif what == "limit_resize":
             self.run(what, [*keys, *windows], [choice((0, 0, 1)), "me", "rates", packed])
         else:
-            self.run(what, [keys[0], keys[3], *windows], [choice((0, 1)), packed])
+            self.run(what, [keys[0], keys[1], keys[3], *windows], [choice((0, 1)), packed])
 
 
 class Bursts(Scripts):

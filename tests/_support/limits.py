@@ -91,7 +91,7 @@ class LimitScripts(Scripts):
         return waiting, list(zip(shown[::2], shown[1::2], strict=True))
 
     def look(self):
-        keys = [self.key("queue"), self.key("settings"), *self.windows]
+        keys = [self.key("queue"), self.key("waiting"), self.key("settings"), *self.windows]
         args = {"follows": int(self.follows), "rates": self.packed_rates}
         return self.call(self.load("limit_inspect"), keys, args)
 

@@ -130,8 +130,8 @@ class LimitRequest:
 
     def inspect(self) -> Call:
         """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""
-        prefix = INSPECT.prefix_for(2 + len(self.rates), 2)
-        keys = self.place.key("queue"), self.place.key("settings"), *self._windows
+        prefix = INSPECT.prefix_for(3 + len(self.rates), 2)
+        keys = *map(self.place.key, ("queue", "waiting", "settings")), *self._windows
         return Call(prefix, pack((*keys, int(bool(self._set)), self._rates)))
 
     def _like(self, place: KeySet, cost: int, set_rates: Sequence[Limit]) -> LimitRequest:

@@ -113,7 +113,7 @@ LIMIT_COUNTS = {
     "the first waiter": 10,
     "the next waiter": 22,
     "a waiter that asks again": 20,
-    "a look": 6,
+    "a look": 9,
     "an admission that is settled": 15,
     "the first one at its turn": 28,
     "a try behind no one": 8,

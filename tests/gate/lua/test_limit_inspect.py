@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests._support.engine import NOW_US, unchanged
+from tests._support.engine import NOW_US, WAIT_US, unchanged
 from tests._support.limits import SECOND_US
 
 
@@ -33,6 +33,18 @@ def test_it_counts_the_waiters(limits):
         a.acquire(token)
     with unchanged(a):
         assert a.inspect() == (2, [(1, SECOND_US)])
+
+
+def test_it_does_not_count_waiters_whose_wait_lease_is_over(limits, clock):
+    a = limits((1, 10**9))
+    a.attempt("t1")
+    for token in ("dead", "alive", "gone"):
+        a.acquire(token)
+    a.client.hdel(a.key("waiting"), "gone")
+    clock.now_us += WAIT_US
+    a.acquire("alive")
+    clock.now_us += 1
+    assert a.inspect()[0] == 1
 
 
 def test_a_window_that_is_read_after_the_clock_was_set_back_is_used_for_longer(limits, clock):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handfast._engine.calls import PARTS
-from tests._support.engine import NOW_US, TTL_MS, TTL_US, unchanged
+from tests._support.engine import NOW_US, TTL_MS, TTL_US, WAIT_US, unchanged
 
 
 def test_holders_and_waiters_are_listed_without_whole_tokens(make, clock, listening):
@@ -26,6 +26,20 @@ def test_holders_and_waiters_are_listed_without_whole_tokens(make, clock, listen
     *_, held, queued = engine.inspect()
     assert held[3:] == ["holding-", NOW_US + 3 * TTL_US, b""]
     assert queued[:3] == ["waiting-", NOW_US, b""]
+
+
+def test_waiters_whose_wait_lease_is_over_are_left_out(make, clock):
+    engine = make()
+    engine.acquire("holding", 4, ttl=3 * TTL_MS)
+    for token in ("alive", "dead"):
+        engine.acquire(token, 4)
+    clock.now_us += WAIT_US
+    engine.acquire("alive", 4)
+    clock.now_us += 1
+    *_, queued = found = engine.inspect()
+    assert (found[6], queued[0::3]) == (1, ["alive"])
+    assert engine.inspect(0)[6] == 1
+    assert len(engine.queue()) == 2, "nothing is changed"
 
 
 def test_the_holder_in_the_state_is_shown_before_the_others(make):

@@ -23,7 +23,7 @@ local max_shown = tonumber(ARGV[1])
 -- As many characters of a token as tell it from others.
 local TOKEN_SHOWN = 8
 
--- Expired leases of a name that are counted out; one call sweeps fewer.
+-- Expired leases and waiters of a name that are counted out; one call sweeps fewer.
 local MAX_EXPIRED = 1000
 
 local function add(shown, token, score, its_record)
@@ -37,6 +37,21 @@ local function list(shown, first, last, count, offset)
   for i = 1, #found, 2 do
     add(shown, found[i], found[i + 1] - offset, redis.call('HGET', state, found[i]))
   end
+end
+
+-- List the waiters whose wait-lease lasts. Returns how many others there are, below zero: they are dead, and still there.
+local function list_waiters(shown)
+  local found = redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, MAX_EXPIRED)
+  local dead = 0
+  for i = 1, #found, 2 do
+    local its_record = redis.call('HGET', state, found[i])
+    if its_record and struct.unpack('<d', its_record) < now then
+      dead = dead - 1
+    elseif #shown < 3 * max_shown then
+      add(shown, found[i], found[i + 1] + FINISHED, its_record)
+    end
+  end
+  return dead
 end
 
 local live = string.format('(%.0f', now)
@@ -67,8 +82,7 @@ local function inspect(state_key, tokens_key)
     list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
   end
   if length > 0 then
-    waiters = redis.call('ZCOUNT', tokens, '-inf', '(0')
-    list(waiters_shown, '-inf', '(0', max_shown, -FINISHED)
+    waiters = redis.call('ZCOUNT', tokens, '-inf', '(0') + list_waiters(waiters_shown)
   end
   return {
     'state', now, fence, set_limit, is_out, holding, waiters, grants, waited, texts[2] or '', holders_shown,
