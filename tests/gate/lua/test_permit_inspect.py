@@ -28,8 +28,9 @@ def test_holders_and_waiters_are_listed_without_whole_tokens(make, clock, listen
     assert queued[:3] == ["waiting-", NOW_US, b""]
 
 
-def test_waiters_whose_wait_lease_is_over_are_left_out(make, clock):
+def test_waiters_whose_wait_lease_is_over_are_left_out(make, clock, listening):
     engine = make()
+    listening("alive", "dead")
     engine.acquire("holding", 4, ttl=3 * TTL_MS)
     for token in ("alive", "dead"):
         engine.acquire(token, 4)
