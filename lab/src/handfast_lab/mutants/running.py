@@ -97,6 +97,7 @@ ONCE_SCRIPTS = [
 SUITES = {
     "once_": ONCE_SCRIPTS,
     "lib/outcome": ONCE_SCRIPTS,
+    "lib/pause": ONCE_SCRIPTS,
     "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
     "debounce_": ["lua/test_debounce"],
     "lib/burst": ["lua/test_debounce"],

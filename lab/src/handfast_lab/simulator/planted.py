@@ -658,8 +658,8 @@ PLANTED = (
     Planted(
         "a failure to make it anew is tried again at once",
         "once_acquire",
-        " and not is_paused(outcome)",
-        "",
+        "goes_on = not is_paused(outcome)",
+        "goes_on = true",
         "each caller asks what is down",
     ),
     Planted(

@@ -47,9 +47,6 @@ local there = redis.call('EXISTS', queue, tombstones, settings)
 
 -- @include settings
 -- @include window
--- @include inbox
--- @include over
--- @include turns
 
 local is_busy, served_until = there > 1, nil
 if there > 0 then
@@ -79,6 +76,20 @@ elseif others_count then
 elseif served_until then
   return 'admitted ' .. struct.pack('<dd', served_until - REPEAT_MS * 1000, remaining()) -- and its message was lost
 end
+if not is_busy and ticket == 0 then
+  -- The short way, without what a queue needs.
+  if fits(cost) then
+    admit(token, cost, now)
+    return 'admitted ' .. struct.pack('<dd', now, remaining())
+  elseif patience_us == 0 and not lapsed_left then
+    return 'refused ' .. struct.pack('<dd', due(cost) - now, remaining())
+  end
+end
+
+-- @include inbox
+-- @include over
+-- @include turns
+
 if ticket > 0 and not place then
   enter_queue(token, ticket, wants, wait_ms)
   place = ticket

@@ -58,7 +58,11 @@ if stored then
     local runner_end = lease_of(outcome.token)
     goes_on = runner_end and runner_end > now
   else
-    goes_on = is_stale and (has_lease or lease_end <= now and length == 0 and not is_paused(outcome))
+    goes_on = is_stale and (has_lease or lease_end <= now and length == 0)
+    if goes_on and not has_lease then
+      -- @include pause
+      goes_on = not is_paused(outcome)
+    end
     if goes_on and not has_lease then
       stale = outcome
       goes_on = type(redis.pcall('ZADD', tokens, 'XX', 0, ' ')) ~= 'table' -- changes nothing, see lib/memory.lua
@@ -95,6 +99,7 @@ end
 if length == 0 and not is_held then
   grant(token, wants, ttl_ms, ticket > 0 and ticket or now)
   if stale then
+    -- @include pause
     pause(stale, pause_ms) -- also if its process dies
   end
   return fence

@@ -40,6 +40,7 @@ local holds, ends = its_record and its_end > now, outcome ~= 'begun'
 if holds then
   allow_at_maxmemory()
   if ends and outcome ~= 'done' and earlier and earlier.state == 'done' then
+    -- @include pause
     pause(earlier, pause_ms)
   elseif outcome ~= 'dropped' then
     local text = struct.pack('<dd', now, (struct.unpack('<d', its_record))) -- a number, and not also where it ends

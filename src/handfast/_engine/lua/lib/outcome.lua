@@ -1,7 +1,7 @@
 -- outcome: the record of a key of once, and sending the waiters to find it.
 --
--- USES now state tokens length changed inbox_of has_subscriber leave_queue save
--- GIVES read_outcome is_paused pause dismiss
+-- USES state tokens length changed inbox_of has_subscriber leave_queue save
+-- GIVES read_outcome dismiss
 --
 -- The string `result` has two doubles, then three texts behind a byte for their length, and then the value:
 --
@@ -13,27 +13,10 @@
 -- token        of the run
 -- fingerprint  of the request; empty if it has none
 -- value        of what is done; of the other two the reason
---
--- Where a run that was to make a result anew left it as it is, the hash `state` has the field `pause`: three doubles,
--- the `at` of that result, and from when until when no other run tries that.
 
 local function read_outcome(text)
   local at, fence, its_state, token, fingerprint, start = struct.unpack('<ddBc0Bc0Bc0', text)
   return {at = at, fence = fence, state = its_state, token = token, fingerprint = fingerprint, start = start}
-end
-
--- Whether it is too early to make this result anew once more. A clock that was set back ends that.
-local function is_paused(outcome)
-  local text = redis.call('HGET', state, 'pause')
-  if not text then
-    return false
-  end
-  local at, from_us, until_us = struct.unpack('<ddd', text)
-  return at == outcome.at and from_us <= now and now < until_us
-end
-
-local function pause(outcome, ms)
-  redis.call('HSET', state, 'pause', struct.pack('<ddd', outcome.at, now, now + ms * 1000))
 end
 
 -- Take waiters out of the queue, and wake them to ask again. Saves the state if it has changed: one that is gone stays

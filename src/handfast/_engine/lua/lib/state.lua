@@ -30,7 +30,7 @@
 -- And where an operator has used force or set the limit, the field `last`: the time of the last such action as a
 -- double, then as text `force_release by reason` or `resize by limit`.
 --
--- Of a key of once, the field `pause`, as lib/outcome.lua says.
+-- Of a key of once, the field `pause`, as lib/pause.lua says.
 --
 -- Each waiter and each further holder has its record in a field of its own. The sorted set `tokens` has a score for
 -- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and
