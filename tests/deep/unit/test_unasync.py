@@ -11,7 +11,9 @@ import sys
 
 import pytest
 
-from tests.gate.unit.test_unasync import API, ROOT, generated
+from tests.gate.unit.test_unasync import PACKAGES, ROOT, generated
+
+API = PACKAGES[0]
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def copy(tmp_path):
     """A copy of what the tool reads and writes, and of itself."""
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools/unasync.py", tmp_path / "tools")
-    for source in sorted({path.parent for path in generated(ROOT)} | {ROOT / API / "aio"}):
+    for source in sorted({path.parent for path in generated(ROOT)} | {ROOT / one / "aio" for one in PACKAGES}):
         shutil.copytree(
             source,
             tmp_path / source.relative_to(ROOT),
