@@ -273,9 +273,8 @@ def _without_secrets(url: str) -> str:
     found = _SCHEME.match(url)
     scheme = found[1] + found[2] if found and found[2] else ""
     head, at, place = url.rpartition("@")
-    if (
-        re.search("[?#]", head) if at else url.removeprefix(scheme).startswith(":")
-    ):  # the place may be of a password, too
+    is_doubtful = re.search("[?#]", head) if at else url.removeprefix(scheme).startswith(":")
+    if is_doubtful:  # what seems to be the place may belong to a password
         return f"{scheme}..."
     place = re.split("[?#]", place)[0]
     return f"{scheme}...@{place}" if at else place

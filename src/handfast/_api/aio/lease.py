@@ -68,8 +68,8 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
     def token(self) -> str:
         """The unguessable id of this lease. It is the right to renew and to release, so do not log it.
 
-        ``handfast extend`` and ``handfast release`` take it. Behind a dot it ends with the milliseconds of ``at_least``, if
-        there are any, since that belongs to the grant.
+        ``handfast extend`` and ``handfast release`` take the token. With ``at_least``, that time in milliseconds follows
+        behind a dot, since it belongs to the grant.
         """
         request = self._state.request
         at_least_ms = request.at_least_ms if isinstance(request, PermitRequest) else 0
@@ -161,9 +161,9 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
         """Give the lease up here without releasing it, and return a token with which another process adopts it.
 
         The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or
-        extended. Its fence and ``at_least`` stay the same; ``max_hold`` ends with it, and begins anew with that of the
-        adopting lock. Here it counts as released. `Lock.adopt` turns the token into a lease again,
-        and ``handfast extend`` and ``handfast release`` take it, too.
+        extended. The fence and ``at_least`` stay the same. ``max_hold`` no longer counts; the adopting lock brings its own.
+        Here the lease counts as released. `Lock.adopt` turns the token into a lease again, and ``handfast extend`` and
+        ``handfast release`` take it, too.
 
         Example:
             lease = await hf.lock("report:7").acquire()

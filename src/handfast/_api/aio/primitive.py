@@ -151,9 +151,9 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
     async def adopt(self, token: str) -> L:
         """Turn a lease that another process has detached into one of this client, which renews it from now on.
 
-        It keeps its fence and the ``at_least`` of its grant, and lasts the ``ttl`` of this object from now, or longer if
-        it already does. Takes one round
-        trip. `status` goes on to show the client that acquired it. A `force_release` is noticed at the next renewal.
+        The lease keeps its fence and the ``at_least`` of its grant, and lasts the ``ttl`` of this object from now, or
+        longer if it already does. Takes one round trip. `status` goes on to show the client that acquired it. A
+        `force_release` is noticed at the next renewal.
 
         Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has
         released it, the other one's is lost at its next renewal.

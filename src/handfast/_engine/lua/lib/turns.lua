@@ -44,10 +44,9 @@ local function evict_waiters()
   local tokens = redis.call('ZRANGE', queue, start, start + MAX_EVICTED - 1)
   local records, listens, is_removed = redis.call('HMGET', waiting, unpack(tokens)), {}, false
   for i, token in ipairs(tokens) do
-    local wait_until, inbox = 0, nil
+    local wait_until, inbox, _ = 0, nil, nil
     if records[i] then
-      local _
-    wait_until, _, _, _, _, inbox = read_record(records[i])
+      wait_until, _, _, _, _, inbox = read_record(records[i])
     end
     if inbox and listens[inbox] == nil then
       listens[inbox] = has_subscriber(inbox)
@@ -60,9 +59,9 @@ local function evict_waiters()
   return is_removed
 end
 
--- Let the first waiter come, whose rates this script does not have, or do not count any more. Returns whether it has
--- left the queue; else when it comes. It gets one message, and is passed over if it has not come within the claim window: it
--- is frozen, and so are all others of its connection. It comes back by its ticket.
+-- Let the first waiter come: this script does not have the windows of its rates, or they do not count any more. Returns
+-- whether the waiter has left the queue; else when it comes. It gets one message. If it has not asked within the claim
+-- window, its process is frozen: the queue passes over it and the others of its connection, until they ask again.
 local frozen = {}
 
 local function await_head(head, record, inbox, comes_at, moved)
