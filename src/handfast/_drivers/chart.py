@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
-from handfast._engine.slots import SLOTS, Node, Redirection, read_shares
+from handfast._engine.slots import SLOTS, UNKNOWN_HOST, Node, Redirection, read_shares
 
 __all__ = ["Chart"]
 
@@ -66,14 +66,21 @@ class Chart:
             self._ranges = ranges
         return bool(shares)
 
-    def follow(self, redirection: Redirection, asked: Node) -> Node:
-        """Take a redirection, and return where it leads."""
+    def follow(self, redirection: Redirection, asked: Node) -> Node | None:
+        """Take a redirection, and return where it leads; None if it does not say, and the nodes are to be asked."""
+        if redirection.node.host == UNKNOWN_HOST:
+            return self._only_at(redirection.node.port)
         node = self._place(redirection.node, asked)
         if not redirection.for_once:
             ranges = self._ranges.copy()
             _assign(ranges, range(redirection.slot, redirection.slot + 1), node)
             self._ranges = ranges
         return node
+
+    def _only_at(self, port: int) -> Node | None:
+        """Return the node at a port; None if there are several."""
+        found = {node for node in (*self.primaries(), *self._seeds) if node.port == port}
+        return found.pop() if len(found) == 1 else None
 
     def _place(self, node: Node, asked: Node) -> Node:
         """Return where a node is. One that names itself may leave its host out: it is where it was asked."""

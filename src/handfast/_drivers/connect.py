@@ -31,6 +31,7 @@ from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIAB
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import takes_no_scripts
+from handfast._engine.servers import Engine, to_be_proven
 from handfast._engine.slots import Node
 from handfast._version import __version__
 from handfast.errors import NoServer
@@ -259,6 +260,11 @@ class Connector:
             return cls(pool_of_url(server, cls.library), url=server, seeds=seeds_of_url(server))
         pool, seeds = pool_of_client(server, cls.library, cls.other), seeds_of_client(server, cls.library)
         return cls(pool, seeds=seeds, remap=cast("Any", server).nodes_manager.address_remap if seeds else None)
+
+    def _to_be_proven(self, identity: Any) -> Engine | None:
+        settings = self._settings
+        place = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
+        return to_be_proven(identity, place, in_cluster=bool(self.seeds) or self._whole is not None)
 
     def _note_reached(self, connection: Any) -> None:
         self.reached = True

@@ -44,6 +44,15 @@ _NO_RESP3 = r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b"
 
 _NOAUTH = r"(?i)\bHELLO must be called with the client already authenticated\b"
 
+_MISPLACED = {
+    r"(?i)unknown command\W+SELECT\b": "the server has no numbered databases; if it is a Sentinel, connect through it: "
+    "redis+sentinel://host:port/SERVICE",
+    r"(?i)\bSELECT is not allowed in cluster mode": "the server is a node of a cluster, which has no numbered databases; "
+    "connect to the whole cluster: redis+cluster://host:port",
+    r"(?i)unknown command\W+SENTINEL\b": "the server is not a Sentinel; name it with redis://host:port",
+}
+"""What a server is that refuses a command of the handshake, by its error."""
+
 _SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
 """A client as redis-py shows it in its error, with its host and its port."""
 
@@ -74,6 +83,9 @@ def hello_refused(error: Exception) -> Exception | None:
         return RedisConnectionError(f"the server is not ready: {error}")
     if re.search(_NOAUTH, str(error)):
         return AuthenticationError("the server wants a password, and neither the URL nor the settings have one")
+    for pattern, what in _MISPLACED.items():
+        if re.search(pattern, str(error)):
+            return ServerUnsupported(f"{what} ({error})")
     if not re.search(_NO_RESP3, str(error)):
         return None
     return ServerUnsupported(
@@ -115,6 +127,10 @@ def no_shares(reply: ErrorReply) -> Exception:
     """Return the error for a server that does not tell which primary of its cluster has which slot."""
     if is_transient(reply):
         return RedisConnectionError(str(reply))
+    if re.search(r"(?i)unknown command\W+CLUSTER\b", reply):
+        return ServerUnsupported(
+            f"the server is not part of a cluster; if it is a Sentinel, connect through it: redis+sentinel://host:port/SERVICE ({reply})"
+        )
     if "cluster support disabled" in reply:
         return ServerUnsupported(f"the server is not part of a cluster; name it with redis://host:port ({reply})")
     return ServerRefused(

@@ -3,7 +3,8 @@
 A script must be alone on its server while it runs. Redis and Valkey run nothing beside it. Of an engine that is not
 known to be like that, a client asks for a proof before its first call. Some engines are refused whatever they do.
 
-Who a server is shows in its INFO. A server that gives none to this user is taken for what its other replies say.
+Who a server is shows in its INFO. A server that gives none to this user is taken for what its other replies say. INFO
+also shows the two mistakes that a URL cannot: the port of a Sentinel, and one node of a cluster.
 """
 
 from __future__ import annotations
@@ -96,17 +97,37 @@ def product(info: Mapping[str, str]) -> str:
     return f"{engine.name} {info.get(engine.sign) or info.get('redis_version', '')}".rstrip()
 
 
-def to_be_proven(reply: Any) -> Engine | None:
+def to_be_proven(reply: Any, place: str, *, in_cluster: bool) -> Engine | None:
     """Return the engine whose scripts may not run alone, by the reply to `IDENTITY`; None if they are known to.
+
+    ``place`` is the ``host:port`` of the server, and ``in_cluster`` whether it was reached as a node of a cluster.
 
     Raises ServerUnsupported for one that is refused.
     """
     if not isinstance(reply, bytes):
         return None  # its user may not ask
-    engine = identify(read_info(reply))
+    info = read_info(reply)
+    match info.get("server_mode") or info.get("redis_mode"):  # Valkey has the first field, Redis the second
+        case "sentinel":
+            raise ServerUnsupported(
+                f"the server at {place} is a Sentinel, which only knows where the primary is; connect through it: "
+                f"redis+sentinel://{place}/{_service(info)}"
+            )
+        case "cluster" if not in_cluster:
+            raise ServerUnsupported(
+                f"the server at {place} is a node of a cluster, and serves only the names of its own slots; connect "
+                f"to the whole cluster: redis+cluster://{place}, or pass a RedisCluster client"
+            )
+    engine = identify(info)
     if engine.refusal:
         raise ServerUnsupported(f"{engine.name} cannot be used: {engine.refusal}; use Redis or Valkey")
     return None if engine.is_proven else engine
+
+
+def _service(info: Mapping[str, str]) -> str:
+    """Return the first service that a Sentinel watches."""
+    fields = (field.partition("=") for field in info.get("master0", "").split(","))
+    return next((value for name, _, value in fields if name == "name"), "SERVICE")
 
 
 def isolation_proof(key: str) -> tuple[bytes, list[bytes]]:

@@ -19,6 +19,7 @@ __all__ = [
     "ASKING",
     "SHARES",
     "SLOTS",
+    "UNKNOWN_HOST",
     "UNSERVED",
     "Node",
     "Redirection",
@@ -42,6 +43,9 @@ UNSERVED = ErrorReply("CLUSTERDOWN Hash slot not served")
 _WITHOUT_KEYS = frozenset({"CLUSTER", "CONFIG", "INFO", "PUBSUB", "SCAN", "TIME"})
 """The commands that every node answers for itself."""
 
+UNKNOWN_HOST = "?"
+"""In place of the name of a node that has none yet, where a cluster prefers names."""
+
 _REDIRECTION = re.compile(r"(MOVED|ASK) (\d+) (.*):(\d+)")
 
 
@@ -49,6 +53,7 @@ class Node(NamedTuple):
     """Where a server of the cluster is."""
 
     host: str
+    """Empty if the node is where the node that told of it was asked; `UNKNOWN_HOST` if nothing tells where it is."""
     port: int
 
 
@@ -57,7 +62,6 @@ class Redirection(NamedTuple):
 
     slot: int
     node: Node
-    """Its host is empty if it is that of the node that replied."""
     for_once: bool
     """Whether only this call is to go there, after `ASKING`: the slot is on its way."""
 
@@ -87,5 +91,14 @@ def read_redirection(text: str) -> Redirection | None:
 
 def read_shares(reply: Any) -> Iterator[tuple[range, Node]]:
     """Read the reply to `SHARES`: ranges of slots, each with its primary."""
-    for first, last, (host, port, *_), *_ in reply:
-        yield range(first, last + 1), Node((host or b"").decode(), port)
+    for first, last, primary, *_ in reply:
+        yield range(first, last + 1), _read_node(*primary)
+
+
+def _read_node(host: bytes | None, port: int, _id: object = None, more: Any = (), *_: object) -> Node:
+    """Read where a node is. One without a name has its address beside it, in pairs or, with RESP3, in a map."""
+    name = host or b""
+    if name.decode() == UNKNOWN_HOST:
+        fields = more if isinstance(more, dict) else dict(zip(more[::2], more[1::2], strict=False))
+        name = fields.get(b"ip", name)
+    return Node(name.decode(), port)

@@ -60,7 +60,7 @@ def check_server(
             if value is not None:
                 settings[name] = value
         clock = yield from _clock(now, slot)
-        for one in _judge(info, settings, refused, clock, heard=heard(), in_cluster=slot is not None):
+        for one in _judge(info, settings, refused, clock, heard=heard()):
             found.setdefault(one, []).append(info.get("tcp_port", "?"))
     return tuple(
         one if len(ports) == len(slots) else replace(one, text=f"{one.text} (at port {', '.join(ports)})")
@@ -100,7 +100,6 @@ def _judge(
     clock: ServerFinding | None,
     *,
     heard: bool,
-    in_cluster: bool,
 ) -> Iterator[ServerFinding]:
     if refused is not None:
         yield ServerFinding("failure", "scripts", str(refused))
@@ -114,7 +113,7 @@ def _judge(
         text = "no messages reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead"
         yield ServerFinding("warning", "messages", text, "connect to the server directly")
     if info:
-        yield from _role(info, in_cluster=in_cluster)
+        yield from _role(info)
         yield from _eviction(info)
         yield from _persistence(info, settings)
         yield from _replicas(info, settings)
@@ -129,10 +128,7 @@ def _judge(
         yield clock
 
 
-def _role(info: Mapping[str, str], *, in_cluster: bool) -> Iterator[ServerFinding]:
-    if info.get("cluster_enabled") == "1" and not in_cluster:
-        text = "it is a node of a cluster, and serves the names of its own slots only"
-        yield ServerFinding("failure", "cluster", text, "name the cluster: redis+cluster://host:port")
+def _role(info: Mapping[str, str]) -> Iterator[ServerFinding]:
     if info.get("role") == "slave":
         text = f"it is a replica of {info.get('master_host')}:{info.get('master_port')}, and refuses every acquire"
         yield ServerFinding("failure", "replicas", text, "name the primary, or its Sentinels: redis+sentinel://…")

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handfast import AsyncHandfast, Handfast, LeaseLost
+from handfast import AsyncHandfast, Handfast, LeaseLost, ServerUnsupported
 from handfast._drivers import primary_watch
 from handfast.embedded import find_binary
 from tests._support.apis import SYNC, take, until_queued, use
@@ -44,6 +44,21 @@ async def test_the_primary_of_a_sentinels_client_is_found(api, watched):
     ):
         gc.collect()
         await use(client)
+
+
+@pytest.mark.parametrize("database", ["", "/1"])
+async def test_the_port_of_a_sentinel_is_named_as_what_it_is(api, watched, database):
+    place = f"127.0.0.1:{watched.sentinel}"
+    async with api.client(f"redis://:{watched.password}@{place}{database}") as client:
+        with pytest.raises(ServerUnsupported, match="Sentinel") as refused:
+            await client.lock("a").acquire()
+    assert (f"redis+sentinel://{place}/{watched.name}" in str(refused.value)) == (not database)
+
+
+async def test_a_server_is_not_taken_for_a_sentinel(api, watched):
+    async with api.client(f"redis+sentinel://127.0.0.1:{watched.primary}/x?sentinel_password=s3cret") as client:
+        with pytest.raises(ServerUnsupported, match="not a Sentinel"):
+            await client.lock("a").acquire()
 
 
 def test_the_command_finds_a_sentinels_primary(watched):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import redis
 
-from handfast import ServerRefused
+from handfast import ServerUnsupported
 from handfast._engine.server_errors import is_cut_off, is_transient
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
@@ -131,12 +131,45 @@ async def test_all_names_of_a_lock_all_are_held_wherever_they_are(api, cluster):
         await asyncio.gather(*(take(client.lock(name)) for name in names))
 
 
-async def test_a_plain_url_of_a_node_says_how_to_name_the_cluster(api, cluster):
-    async with api.client(f"redis://127.0.0.1:{cluster.ports[0]}") as client:
-        with pytest.raises(
-            ServerRefused, match=r"the server is part of a cluster; name it with redis.cluster://host:port"
-        ):
-            await use(client, name=name_at(1))
+async def test_a_plain_url_of_a_node_is_refused_at_the_first_connection_whatever_the_name(api, cluster):
+    place = f"127.0.0.1:{cluster.ports[0]}"
+    async with api.client(f"redis://{place}") as client:
+        for number in range(NODES):
+            with pytest.raises(
+                ServerUnsupported, match=rf"at {place} is a node of a cluster.* redis\+cluster://{place}"
+            ):
+                await use(client, name=name_at(number))
+        with pytest.raises(ServerUnsupported, match="is a node of a cluster"):
+            await client.check_server()
+    assert not any(node.keys("*") for node in cluster.nodes)
+
+
+async def test_nodes_without_a_name_are_reached_by_their_address(api, cluster):
+    nodes, names = cluster.nodes, ["localhost", "", ""]
+    try:
+        for node, name in zip(nodes, names, strict=True):
+            node.config_set("cluster-announce-hostname", name)
+            node.config_set("cluster-preferred-endpoint-type", "hostname")
+    except redis.ResponseError:
+        pytest.skip("servers before 7.0 have no names in a cluster")
+    try:
+        eventually(lambda: all(b"localhost" in places(node) for node in nodes))
+        assert b"?" in places(nodes[0])
+        async with api.client(f"redis+cluster://127.0.0.1:{cluster.ports[0]}") as client:
+            for name in map(name_at, range(NODES)):
+                await use(client, name=name)
+            other = name_at(0, but=[name_at(0)])
+            with cluster.moved(state_of(other), to=state_of(name_at(1))):  # a redirection to "?"
+                await use(client, name=other)
+                cluster.flush()
+    finally:
+        for node in nodes:
+            node.config_set("cluster-preferred-endpoint-type", "ip")
+            node.config_set("cluster-announce-hostname", "")
+
+
+def places(node):
+    return [primary[0] for _, _, primary, *_ in node.execute_command("CLUSTER SLOTS", NEVER_DECODE=True)]
 
 
 async def test_a_cluster_may_have_numbered_databases(api, raw):

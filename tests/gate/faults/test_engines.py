@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from handfast import ServerUnsupported
+from handfast._drivers.failures import hello_refused
 from handfast._engine.servers import ENGINES, IDENTITY, identify, isolation_proof, product
 from handfast.testing import FaultProxy, command
 from tests._support.apis import ASYNCIO, SYNC
@@ -96,6 +97,30 @@ async def test_an_engine_that_cannot_work_is_refused_by_name(api, pretender, raw
     with pytest.raises(ServerUnsupported, match=said):
         await take(api, pretender.url)
     assert not raw.keys()
+
+
+@pytest.mark.parametrize("mode", ["redis_mode", "server_mode"])
+async def test_a_sentinel_is_refused_with_the_url_of_its_service(api, pretender, raw, mode):
+    pretender.info = f"{REDIS}\r\n{mode}:sentinel\r\nmaster0:name=main,status=ok,address=10.0.0.1:6379"
+    place = pretender.url.removeprefix("redis://")
+    with pytest.raises(ServerUnsupported, match=rf"at {place} is a Sentinel, .* redis\+sentinel://{place}/main$"):
+        await take(api, f"{pretender.url}/1")
+    assert not raw.keys()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("unknown command 'SELECT', with args beginning with: '1'", "if it is a Sentinel"),
+        ("ERR SELECT is not allowed in cluster mode", "whole cluster: redis+cluster://host:port"),
+        ("ERR unknown command `SENTINEL`, with args", "not a Sentinel; name it with redis://host:port"),
+    ],
+)
+def test_what_refuses_a_handshake_is_named_as_what_it_is(error, said):
+    refused = hello_refused(redis.ResponseError(error))
+    assert isinstance(refused, ServerUnsupported)
+    assert said in str(refused)
+    assert hello_refused(redis.ResponseError("ERR DB index is out of range")) is None
 
 
 @pytest.mark.parametrize("info", [REDIS, f"{REDIS}\r\nvalkey_version:9.1.2", f"{REDIS}\r\nrlec_version:7.22"])

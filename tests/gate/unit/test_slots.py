@@ -138,3 +138,20 @@ def test_a_node_that_leaves_its_own_host_out_is_where_it_was_asked():
     known.learn([[0, 99, [b"", 6379, b"id"]], [100, 16383, [b"10.0.0.2", 6379, b"id2"]]], ONE)
     assert (known.node_of(5), known.node_of(100)) == (ONE, Node("outside", 6380))
     assert known.follow(Redirection(5, Node("", 7000), for_once=False), TWO) == Node("10.0.0.2", 7000)
+
+
+@pytest.mark.parametrize("more", [[b"ip", b"10.0.0.2"], {b"ip": b"10.0.0.2"}])
+def test_a_node_without_a_name_is_at_its_address(more):
+    known = chart()
+    known.learn([[0, 99, [b"one", 6379, b"id1", more]], [100, 16383, [b"?", 6380, b"id2", more]]], THREE)
+    assert known.primaries() == [Node("one", 6379), Node("10.0.0.2", 6380)]
+    assert known.follow(Redirection(5, Node("?", 6381), for_once=False), ONE) is None
+    assert known.follow(Redirection(5, Node("?", 6380), for_once=False), ONE) is None, "two nodes have this port"
+    assert known.node_of(5) == Node("one", 6379)
+
+
+def test_a_redirection_to_a_node_without_a_name_leads_to_the_only_one_at_its_port():
+    known = Chart([THREE, ONE, TWO], lambda node: node)
+    known.learn([[0, 16383, [b"?", 7000, b"id", [b"ip", b"10.0.0.7"]]]], THREE)
+    assert known.follow(Redirection(5, Node("?", 7000), for_once=True), ONE) == Node("10.0.0.7", 7000)
+    assert known.follow(Redirection(5, Node("?", 6379), for_once=True), ONE) is None

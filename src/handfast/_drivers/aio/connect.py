@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary, setup_failed
-from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated, to_be_proven
+from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
 
 __all__ = ["AsyncConnector"]
 
@@ -42,7 +42,7 @@ class AsyncConnector(Connector):
 
         Raises ServerUnsupported.
         """
-        if (engine := to_be_proven(identity)) is not None:
+        if (engine := self._to_be_proven(identity)) is not None:
             script, writes = isolation_proof(key)
             one, other = self._make(), self._make()
             try:

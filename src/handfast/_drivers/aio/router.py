@@ -228,7 +228,9 @@ class Router:
         except Exception as error:  # noqa: BLE001 -- by the remap of the user's
             request.fail(error)
             return True
-        if redirection.for_once:
+        if node is None:
+            pause = pause or pause_before(1)
+        elif redirection.for_once:
             request.asking = True
             self._send_to(node, request)
             return True

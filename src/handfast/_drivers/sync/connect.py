@@ -20,7 +20,7 @@ from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary, setup_failed
 from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
-from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated, to_be_proven
+from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
 from handfast.errors import ServerUnsupported
 
 __all__ = ["SyncConnector"]
@@ -54,7 +54,7 @@ class SyncConnector(Connector):
 
         Raises ServerUnsupported.
         """
-        if (engine := to_be_proven(identity)) is not None:
+        if (engine := self._to_be_proven(identity)) is not None:
             script, writes = isolation_proof(key)
             one: Any = self.connect()
             other: Any = self.connect()

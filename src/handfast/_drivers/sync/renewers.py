@@ -183,7 +183,7 @@ class Renewers:
         if redirection is None:
             return False
         target = self._routes.follow(redirection, node)
-        if redirection.for_once or self._stopping:
+        if target is None or redirection.for_once or self._stopping:
             self._try_once(node, one)
         else:
             self._move(one, node, target)

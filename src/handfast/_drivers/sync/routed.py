@@ -94,6 +94,8 @@ class RoutedSession:
             if not isinstance(outcome, ErrorReply) or (redirection := read_redirection(outcome)) is None:
                 break
             node, asking = self._routes.follow(redirection, node), redirection.for_once
+            if node is None:
+                node, asking = self._routes.node_of(redirection.slot, within), False
             if redirections >= DIRECT:
                 time.sleep(max(0.0, min(pause_before(redirections - DIRECT), until - monotonic())))
         else:

@@ -61,8 +61,8 @@ class Routes:
         """Return the primary of a slot as far as is known; any node if nothing is. No I/O."""
         return self._chart.node_of(slot) or self._chart.candidates()[0]
 
-    def follow(self, redirection: Redirection, asked: Node) -> Node:
-        """Take a redirection, and return where it leads.
+    def follow(self, redirection: Redirection, asked: Node) -> Node | None:
+        """Take a redirection, and return where it leads; None if it does not say.
 
         One that holds is seldom the only one: have the nodes asked again.
         """

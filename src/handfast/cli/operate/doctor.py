@@ -55,11 +55,12 @@ def command(
     from handfast.cli.operate import objects, table, words
 
     with connected(url, namespace=namespace) as client:
-        found = [] if url == EMBEDDED else list(_rights(url, wanted, namespace))
         try:
-            found = [*client.check_server(), *found]
-        except ServerRefused as refused:  # the connection for grants; what else the user lacks is found already
-            found = [_failure(str(refused)), *found]
+            found = [*client.check_server()]
+        except ServerRefused as refused:  # the connection for grants; the rights tell what else the user lacks
+            found = [_failure(str(refused))]
+        if url != EMBEDDED:
+            found += _rights(url, wanted, namespace)
     if as_json:
         for one in found:
             click.echo(objects.dumped(asdict(one)))
