@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -25,6 +25,7 @@ __all__ = [
     "copy_exception",
     "handshake_failed",
     "hello_refused",
+    "is_full",
     "no_decorator",
     "no_primary",
     "no_shares",
@@ -40,18 +41,21 @@ OWN_ERRORS = (RedisError, HandfastError)
 
 SILENT = "the server did not answer"
 
-_NO_RESP3 = r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b"
-
 _NOAUTH = r"(?i)\bHELLO must be called with the client already authenticated\b"
 
 _MISPLACED = {
     r"(?i)unknown command\W+SELECT\b": "the server has no numbered databases; if it is a Sentinel, connect through it: "
-    "redis+sentinel://host:port/SERVICE",
+    "redis+sentinel://host:port/SERVICE ({})",
     r"(?i)\bSELECT is not allowed in cluster mode": "the server is a node of a cluster, which has no numbered databases; "
-    "connect to the whole cluster: redis+cluster://host:port",
-    r"(?i)unknown command\W+SENTINEL\b": "the server is not a Sentinel; name it with redis://host:port",
+    "connect to the whole cluster: redis+cluster://host:port ({})",
+    r"(?i)unknown command\W+SENTINEL\b": "the server is not a Sentinel; name it with redis://host:port ({})",
+    r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b": "the server does not speak RESP3, on which one connection both "
+    "calls and receives messages ({}); connect to Redis 6.2 or newer or to Valkey directly, without a proxy that only "
+    "knows RESP2",
 }
-"""What a server is that refuses a command of the handshake, by its error."""
+"""What is wrong with a server that refuses a command of the handshake, by its error."""
+
+_FULL = r"(?i)max number of clients|^the server closed the connection at once|Connection closed by server"
 
 _SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
 """A client as redis-py shows it in its error, with its host and its port."""
@@ -69,6 +73,16 @@ def server_silent() -> RedisTimeoutError:
     return RedisTimeoutError(f"{SILENT} in time")
 
 
+def is_full(error: Exception | None) -> bool:
+    """Return whether a connection could not be opened because the server has as many as it may.
+
+    A server that closes a connection before its request was read loses the sentence that it sent.
+    """
+    if not isinstance(error, RedisConnectionError):
+        return False
+    return re.search(_FULL, str(error)) is not None or isinstance(error.__cause__ or error.__context__, ConnectionError)
+
+
 def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnectionError:
     """Return the error for what a credential provider, or other code of the user's that takes part in connecting, has raised."""
     said = f"{type(error).__name__}: {error}"
@@ -77,21 +91,22 @@ def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnecti
     return RedisConnectionError(f"the connection could not be set up: {said}")
 
 
-def hello_refused(error: Exception) -> Exception | None:
-    """Return the error for a server that is not ready, wants a password, or does not speak RESP3; None for other errors."""
-    if is_transient(str(error)):
-        return RedisConnectionError(f"the server is not ready: {error}")
-    if re.search(_NOAUTH, str(error)):
-        return AuthenticationError("the server wants a password, and neither the URL nor the settings have one")
-    for pattern, what in _MISPLACED.items():
-        if re.search(pattern, str(error)):
-            return ServerUnsupported(f"{what} ({error})")
-    if not re.search(_NO_RESP3, str(error)):
+def hello_refused(error: BaseException) -> Exception | None:
+    """Return the error for a server that lets no one in now, wants a password, or is none to connect to like that.
+
+    None for other errors.
+    """
+    said = str(error)
+    if not isinstance(error, ResponseError | AuthenticationError):
         return None
-    return ServerUnsupported(
-        f"the server does not speak RESP3, on which one connection both calls and receives messages ({error}); connect to Redis 6.2 "
-        "or newer or to Valkey directly, without a proxy that only knows RESP2"
-    )
+    if is_transient(said):
+        return RedisConnectionError(f"the server is not ready: {said}")
+    if re.search(_FULL, said):  # redis-py knows only one of its sentences
+        return RedisConnectionError(said)
+    if re.search(_NOAUTH, said):
+        return AuthenticationError("the server wants a password, and neither the URL nor the settings have one")
+    why = next((why for pattern, why in _MISPLACED.items() if re.search(pattern, said)), None)
+    return None if why is None else ServerUnsupported(why.format(said))
 
 
 def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None:

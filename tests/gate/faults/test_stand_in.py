@@ -53,6 +53,22 @@ async def test_leases_are_renewed_while_the_loop_is_blocked(mine, suspend, raw, 
     assert went_on.lasted >= 0
 
 
+async def test_where_the_server_is_full_the_loops_own_connection_makes_room(mine, suspend, raw):
+    most = raw.config_get("maxclients")["maxclients"]
+    async with mine.lock("a") as lease:
+        before, connections = lease._state.deadline, len(raw.client_list())
+        raw.config_set("maxclients", connections)
+        try:
+            suspend(SINCE_DUE_S)
+            blocked_until(lambda: lease._state.deadline > before)
+            assert len(raw.client_list()) == connections
+            async with mine.lock("b").acquire(timeout=20):  # as soon as the thread has left
+                assert not lease.lost
+            assert len(raw.client_list()) == connections
+        finally:
+            raw.config_set("maxclients", most)
+
+
 async def test_a_lease_that_turns_out_to_be_gone_ends_its_block_when_the_loop_goes_on(mine, suspend, raw):
     with pytest.raises(LeaseLost, match="no longer had it"):
         async with mine.lock("a") as lease:

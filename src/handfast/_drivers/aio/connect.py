@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import no_primary, setup_failed
+from handfast._drivers.failures import hello_refused, no_primary, setup_failed
 from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
 
 __all__ = ["AsyncConnector"]
@@ -62,7 +62,10 @@ class AsyncConnector(Connector):
         self.is_known = True
 
     async def connect(self) -> asyncio.StreamWriter:
-        """Open a connection and complete its handshake. Errors of the client library pass through."""
+        """Open a connection and complete its handshake.
+
+        Errors of the client library pass through, but for what says more in other words: see `hello_refused`.
+        """
         try:
             return await self._connect()
         except RedisConnectionError:
@@ -95,12 +98,14 @@ class AsyncConnector(Connector):
             if isinstance(error, MasterNotFoundError):
                 raise no_primary(error) from None
             if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
-                raise error.__cause__ from None
+                raise hello_refused(error.__cause__) or error.__cause__ from None
             real = (
                 error.__cause__ if type(error) is RedisConnectionError else error
             )  # and all wrap what they do not expect
             if isinstance(real, Exception) and not isinstance(real, RedisError | OSError | EOFError):
                 raise setup_failed(real, self._settings) from real
+            if (refusal := hello_refused(error)) is not None:
+                raise refusal from error
             raise
         finally:
             for pool in pools:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Protocol
 
-from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.transport import FrameHandler, FrameTransport
-from handfast._drivers.failures import connection_broke, handshake_failed, hello_refused, server_silent
+from handfast._drivers.failures import connection_broke, handshake_failed, server_silent
 from handfast._engine.messages import Subscription
 from handfast._engine.servers import IDENTITY
 from handfast._protocol.retry import pause_before
@@ -121,12 +120,7 @@ class Connection:
                 self._user.schedule()
 
     async def _open_once(self) -> None:
-        try:
-            self.transport = await FrameTransport.open(self._connector, self._user)
-        except (ResponseError, AuthenticationError) as error:
-            if (refusal := hello_refused(error)) is None:
-                raise
-            raise refusal from error
+        self.transport = await FrameTransport.open(self._connector, self._user)
         if self.ended is not None:  # asyncio.wait_for swallows a cancellation now and then, before Python 3.12
             self._close()
             raise self.ended

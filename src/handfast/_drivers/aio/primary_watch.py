@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.transport import FrameTransport
-from handfast._drivers.failures import connection_broke, server_silent
+from handfast._drivers.failures import OWN_ERRORS, connection_broke, server_silent
 from handfast._drivers.primary_watch import ASK_EVERY_S, PAUSE_S, News
 
 __all__ = ["PrimaryWatch"]
@@ -100,7 +100,7 @@ class PrimaryWatch:
         greeting = self._news.greet()
         try:
             self._transport = await FrameTransport.open(sentinel, self)
-        except (RedisError, OSError) as error:
+        except (*OWN_ERRORS, OSError) as error:
             self._news.note_failure(error)
             self._try_next()
             return

@@ -57,7 +57,7 @@ class Renewer(LossNotifier):
     ) -> None:
         super().__init__(leases)
         self._session_for = session_for
-        self._stand_in = StandIn(leases, make_sessions, self.notify_lost)
+        self._stand_in = StandIn(leases, session_for, make_sessions, self.notify_lost)
         self._loop = asyncio.get_running_loop()
         self.renewals: dict[bytes, Future[Outcome]] = {}
         """The renewals in progress, by token."""

@@ -138,6 +138,12 @@ class Router:
         self._lookout.ask()
         return False
 
+    def make_room(self, call: Call) -> None:
+        """Shut the connection down to the primary of this call, from any thread."""
+        node = self._chart.node_of(slot_of_call(call))
+        if (session := None if node is None else self._sessions.get(node)) is not None:
+            session.make_room(call)
+
     def end(self, error: Exception) -> None:
         """Close the connections for good. Pending requests and waiters fail with the error."""
         self._ended = error

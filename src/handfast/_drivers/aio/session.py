@@ -203,6 +203,11 @@ class Session:
         self._break(primary_changed())
         return True
 
+    def make_room(self, _call: Call) -> None:
+        """Shut the connection down from any thread: the server has no room for another one."""
+        if (transport := self._connection.transport) is not None:
+            transport.hang_up()
+
     def end(self, error: Exception) -> None:
         """Close the connection for good. Pending requests and waiters fail with the error."""
         self._flush_scheduled = False

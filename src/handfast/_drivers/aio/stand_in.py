@@ -3,7 +3,8 @@
 Code that does not await keeps its loop from everything else, also from renewing leases. So while any are held, a thread
 looks every TICK_S seconds whether a renewal is overdue. If one is, it asks the loop for a sign of life. As long as
 there is none, the thread renews what is overdue by an event loop of its own, on connections of its own, which are
-closed when the first loop goes on. A loop that does not run at all, since nothing runs it, is not stood in for: what is
+closed when the first loop goes on. Where the server has no room for one more connection, the thread ends that of the
+blocked loop, which cannot use it, and takes its place. A loop that does not run at all, since nothing runs it, is not stood in for: what is
 left of its leases would be renewed without end.
 
 No lease costs more than a look at whether the thread runs. It ends when nothing is held, and the next lease starts
@@ -28,6 +29,8 @@ from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import is_full
+from handfast._engine.effects import Call
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 
 if TYPE_CHECKING:
@@ -49,19 +52,21 @@ SIGN_S = 0.1
 class StandIn:
     """Renews what is in the table whenever the running loop, in which this is made, is blocked.
 
-    ``make_sessions`` is called on the other loop; None if there is to be no thread. ``notify_lost`` is called on this
-    one, with each lease that turns out to be lost.
+    ``session_for`` returns the running loop's own session for a call. ``make_sessions`` is called on the other loop; None
+    if there is to be no thread. ``notify_lost`` is called on this one, with each lease that turns out to be lost.
     """
 
     def __init__(
         self,
         leases: LeaseTable,
+        session_for: Callable[[Call], Session | Router],
         make_sessions: Callable[[], Sessions] | None,
         notify_lost: Callable[[LeaseState], object],
     ) -> None:
         self.is_awake = make_sessions is None
         """Whether the leases are looked at. If not, `wake` is to be called for each that is added."""
         self._leases = leases
+        self._session_for = session_for
         self._make_sessions = make_sessions
         self._notify_lost = notify_lost
         self._loop = asyncio.get_running_loop()
@@ -117,9 +122,12 @@ class StandIn:
         log.loop_blocked(len(self._leases))
         assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
         sessions = self._sessions = self._make_sessions()
+        sessions.main.on_unreachable = absence.note_unreachable
         try:
             while self._loop.is_running() and not absence.is_over and self._overdue_at() is not None:
                 for lease in self._leases.overdue(monotonic()):
+                    if absence.found_it_full:
+                        absence.make_room(self._session_for(lease.renewal), lease)
                     if lease.token not in absence.renewals:
                         session = sessions.session_for(lease.renewal)
                         absence.add(lease, session, session.send(lease.renewal, on_answer=lease.answered))
@@ -166,12 +174,26 @@ class Absence:
         self.is_over = False
         self.renewals: dict[bytes, tuple[LeaseState, Session | Router, int, Future[Outcome]]] = {}
         """Those without a reply, by token, each with how many connections had broken before."""
+        self.found_it_full = False
+        """Whether a server had no room for a connection."""
+        self._made_room: set[bytes] = set()
+        """The tokens of the leases for which the loop's own connection was ended."""
 
     def add(self, lease: LeaseState, session: Session | Router, sent: Future[Outcome]) -> None:
         self.renewals[lease.token] = lease, session, session.breaks, sent
         # `end` writes what this reads, and reads what this writes. One of the two always sees the other.
         if self.is_over:
             sent.cancel()
+
+    def note_unreachable(self, error: Exception) -> None:
+        """Note why a connection could not be opened."""
+        self.found_it_full = self.found_it_full or is_full(error)
+
+    def make_room(self, session: Session | Router, lease: LeaseState) -> None:
+        """End the connection by which the blocked loop would renew a lease, once."""
+        if not self.is_over and lease.token not in self._made_room:
+            self._made_room.add(lease.token)
+            session.make_room(lease.renewal)
 
     def end(self) -> None:
         """Note that the loop is back, in its thread.

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.failures import primary_changed
-from handfast._drivers.linger import drop_undelivered
+from handfast._drivers.linger import drop_undelivered, hang_up
 from handfast._engine.resp import Reader
 
 __all__ = ["FrameHandler", "FrameTransport"]
@@ -96,6 +96,10 @@ class FrameTransport(asyncio.Protocol):
         """Close the connection after an error: requests may be on their way."""
         drop_undelivered(self._transport.get_extra_info("socket"))
         self.close()
+
+    def hang_up(self) -> None:
+        """Shut the connection down from any thread. The loop notes it when it goes on."""
+        hang_up(self._transport.get_extra_info("socket"))
 
     def close_after_loop(self) -> None:
         """Close the connection of an event loop that is closed. asyncio has no public way that raises no warning."""

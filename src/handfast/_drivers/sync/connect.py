@@ -17,7 +17,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import no_primary, setup_failed
+from handfast._drivers.failures import hello_refused, no_primary, setup_failed
 from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
 from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
@@ -75,7 +75,10 @@ class SyncConnector(Connector):
         self.is_known = True
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
-        """Open a connection and complete its handshake. Errors of the client library pass through."""
+        """Open a connection and complete its handshake.
+
+        Errors of the client library pass through, but for what says more in other words: see `hello_refused`.
+        """
         if not hasattr(select, "poll"):
             raise ServerUnsupported(
                 "select.poll is missing: eventlet's monkey_patch() takes it away, and Handfast does not work with eventlet; use threads, gevent "
@@ -91,6 +94,8 @@ class SyncConnector(Connector):
             raise no_primary(error) from None
         except RedisConnectionError as error:
             raise_from_handler(error)
+            if (refusal := hello_refused(error)) is not None:
+                raise refusal from error
             if self._restart_server is None:
                 raise
             self._restart_server()
@@ -98,6 +103,8 @@ class SyncConnector(Connector):
         except Exception as error:
             raise_from_handler(error)
             connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+            if (refusal := hello_refused(error)) is not None:
+                raise refusal from error
             if isinstance(error, RedisError):
                 raise
             raise setup_failed(error, self._settings) from error

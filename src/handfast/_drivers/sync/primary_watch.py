@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from redis.exceptions import RedisError
-
-from handfast._drivers.failures import connection_broke, server_silent
+from handfast._drivers.failures import OWN_ERRORS, connection_broke, server_silent
 from handfast._drivers.primary_watch import ASK_EVERY_S, PAUSE_S, News
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.waker import Waker
@@ -76,7 +74,7 @@ class PrimaryWatch:
         for sentinel in self._connector.sentinels():
             try:
                 self._listen(sentinel)
-            except (RedisError, OSError) as error:
+            except (*OWN_ERRORS, OSError) as error:
                 self._news.note_failure(error)
             finally:
                 self._disconnect()

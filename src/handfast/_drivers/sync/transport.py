@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -23,7 +22,6 @@ from handfast._drivers.descriptors import identity
 from handfast._drivers.failures import (
     connection_broke,
     handshake_failed,
-    hello_refused,
     primary_changed,
     server_silent,
 )
@@ -72,12 +70,7 @@ class Transport:
         """
         timeout = self._connector.response_timeout if within is None else within
         switches = self._connector.switches
-        try:
-            connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
-        except (ResponseError, AuthenticationError) as error:
-            if (refusal := hello_refused(error)) is None:
-                raise
-            raise refusal from error
+        connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
         self._connection, self._identity = connection, identity(self._socket.fileno())
         self._socket.settimeout(0)  # with a timeout each send and each receive would begin with a poll
