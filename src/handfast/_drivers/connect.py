@@ -96,7 +96,6 @@ class Connector:
         for name in ("socket_timeout", "socket_connect_timeout"):
             if (seconds := settings.get(name)) is not None and not 0 <= seconds < inf:
                 raise ValueError(f"{name} must be a finite number of seconds from 0 on, not {seconds!r}")
-        self._connection_class = pool.connection_class
         self._pool = pool  # connections of a Sentinel pool hold only a weak reference to it
         self._url = url
         self._pools: WeakKeyDictionary[object, Any] = WeakKeyDictionary()
@@ -119,6 +118,7 @@ class Connector:
         self._settings |= _without_maintenance_pushes()
         if not settings.keys() & {"driver_info", "lib_name", "lib_version"}:
             self._settings |= _name_of_library()
+        self._connection_class, self._settings = self._adapted(pool.connection_class, self._settings)
         try:
             self._connection_class(**self._settings)  # does not connect yet
         except (TypeError, RedisError) as error:
@@ -272,6 +272,11 @@ class Connector:
             self.primaries.add(f"{connection.host}:{connection.port}")
             self._answering = _place(sentinels_of(self._pool_here())[0])  # redis-py puts it there
 
+    @classmethod
+    def _adapted(cls, connection_class: type[Any], settings: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
+        """Return the class and the settings of connections, as this kind of driver needs them."""
+        return connection_class, settings
+
     @staticmethod
     def _here() -> object:
         """Return what connections to Sentinels belong to: the calling thread, or the running event loop."""
@@ -298,6 +303,7 @@ class Connector:
         settings = sentinels_of(self._pool)[0].connection_pool.connection_kwargs
         for pool in pools:
             pool.reset()  # what it has was made with other limits
+            pool.connection_class, pool.connection_kwargs = self._adapted(pool.connection_class, pool.connection_kwargs)
             for name in ("socket_timeout", "socket_connect_timeout"):
                 pool.connection_kwargs[name] = min(settings[name], within / len(pools))
         return pools

@@ -8,6 +8,8 @@ import re
 import secrets
 import shutil
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 import pytest
@@ -19,7 +21,7 @@ from handfast._drivers.addresses import pool_of_url, seeds_of_url, sentinels_of
 from handfast.acl import rights_for
 from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, script
-from tests._support.apis import SYNC, take, until_queued, use
+from tests._support.apis import ASYNCIO, SYNC, take, until_queued, use
 from tests._support.engine import Engine
 from tests._support.helpers import BOUND_S, eventually_async, settled
 from tests._support.sentinel import free_port
@@ -417,6 +419,59 @@ async def test_credentials_that_stay_refused_take_as_long_as_the_caller_allows(a
             await use(client)
 
 
+@pytest.fixture
+async def full_executor():
+    """The default executor of the loop has one thread, and a job that does not end."""
+    executor, over = ThreadPoolExecutor(1), threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(executor)
+    job = loop.run_in_executor(None, over.wait)
+    yield job
+    over.set()
+    await job
+
+
+class Blocking(redis.CredentialProvider):
+    """A provider that has no form for asyncio, and says so when it is asked in the thread of the loop."""
+
+    def __init__(self):
+        self.loops_thread, self.asked = threading.get_ident(), 0
+
+    def get_credentials(self):
+        assert threading.get_ident() != self.loops_thread
+        self.asked += 1
+        return "slow", "secret"
+
+
+async def test_names_are_resolved_apart_from_the_programs_own_jobs(server, raw, full_executor):
+    port = free_port()
+    raw.config_set("port", port)
+    try:
+        async with ASYNCIO.client(f"redis://localhost:{port}") as client:
+            await use(client)
+            raw.client_kill_filter(_type="pubsub")
+            async with client.lock("b").acquire(timeout=20):
+                assert not full_executor.done()
+    finally:
+        raw.config_set("port", 0)
+    with pytest.raises(redis.ConnectionError, match=r"nowhere\.invalid"):
+        async with ASYNCIO.client("redis://nowhere.invalid") as client:
+            await use(client)
+
+
+async def test_a_provider_without_a_form_for_asyncio_blocks_no_loop(server, raw, full_executor):
+    provider = Blocking()
+    raw.execute_command("ACL", "SETUSER", "slow", "reset", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        async with ASYNCIO.users_client(unix_socket_path=server.socket, credential_provider=provider) as mine:
+            async with ASYNCIO.client(mine) as client:
+                await use(client)
+        assert provider.asked
+        assert not full_executor.done()
+    finally:
+        raw.execute_command("ACL", "DELUSER", "slow")
+
+
 async def test_what_the_users_own_code_raises_while_it_connects_is_a_broken_connection(api, server, raw):
     failures = []
 
@@ -458,7 +513,16 @@ def tls(tmp_path_factory):
     if binary is None or shutil.which("openssl") is None:
         pytest.skip("needs a redis-server built with TLS, and openssl")
     folder = tmp_path_factory.mktemp("tls")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-nodes", "-x509"]
+    subject = [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost",
+        "-days",
+        "2",
+        "-nodes",
+        "-x509",
+    ]
     subprocess.run(
         ["openssl", "req", "-newkey", "rsa:2048", "-keyout", folder / "key", "-out", folder / "cert", *subject],
         check=True,
@@ -479,7 +543,8 @@ def tls(tmp_path_factory):
 
 
 async def test_tls(api, tls):
-    async with api.client(tls) as client, api.client(tls) as other:
+    by_name = tls.replace("127.0.0.1", "localhost") + "&ssl_check_hostname=true"
+    async with api.client(tls) as client, api.client(by_name) as other:
         await use(client)
         lease = await client.lock("a").acquire()
         with pytest.raises(TimeoutError):

@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
+from handfast._drivers.aio.threads import in_thread, looking_up_apart, providing_apart
 from handfast._drivers.connect import Connector
 from handfast._drivers.failures import hello_refused, no_primary, setup_failed
 from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
@@ -32,6 +33,13 @@ class AsyncConnector(Connector):
     other: ClassVar[str] = "Handfast"
     takes_threads: ClassVar[bool] = True
     """Whether it connects on event loops of other threads, too. The simulator's has one for everything."""
+
+    @classmethod
+    def _adapted(cls, connection_class: type[Any], settings: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
+        """Return the class and the settings of connections that leave the loop and its executor to the program."""
+        if (provider := settings.get("credential_provider")) is not None:
+            settings = settings | {"credential_provider": providing_apart(provider)}
+        return looking_up_apart(connection_class), settings
 
     @staticmethod
     def _here() -> object:
@@ -71,7 +79,7 @@ class AsyncConnector(Connector):
         except RedisConnectionError:
             if self._restart_server is None:
                 raise
-            await asyncio.to_thread(self._restart_server)
+            await in_thread(self._restart_server)
             return await self._connect()
 
     def read_arrived(self, writer: asyncio.StreamWriter) -> bytes:
