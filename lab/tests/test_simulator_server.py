@@ -337,7 +337,11 @@ class Limits(Scripts):
         keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones", "settings"))
         windows = [keys[0].replace("queue", f"window:{per_ms}") for _, per_ms in rates]
         token = f"t{self.random.randrange(12)}"
-        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_pause", "limit_resize", "limit_inspect"])
+        what = choice(
+            ["limit_acquire"] * 6
+            + ["limit_settle"] * 3
+            + ["limit_pause", "limit_resize", "limit_reset", "limit_inspect"]
+        )
         if what == "limit_acquire":
             waits = choice((1, 60_000, 60_000)), choice((-1, 0, 20_000, float("inf"))), choice((1, 1000, 1000))
             request = doubles(*waits, choice((0, 0, 0, self.now_us - 900_000)), choice((0, 1)))
@@ -349,6 +353,8 @@ class Limits(Scripts):
             self.run(what, [*keys, *windows], [token, costs, packed])
         elif what == "limit_pause":
             self.run(what, [*keys, *windows], [doubles(choice((0, 1, 20, 400))), "me", packed])
+        elif what == "limit_reset":
+            self.run(what, [*keys, *windows], [doubles(self.now_us - choice((0, 20_000, 2_000_000))), packed])
         elif what == "limit_resize":
             self.run(what, [*keys, *windows], [choice((0, 0, 1)), "me", "rates", packed])
         else:

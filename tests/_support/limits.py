@@ -83,6 +83,11 @@ class LimitScripts(Scripts):
         args = {"is_set": int(is_set), "by": "me", "why": f"{len(self.rates)} rates", "rates": self.packed_rates}
         return self.call(self.load("limit_resize"), self.keys, args)
 
+    def reset(self, until_us):
+        """Forget what was admitted until then."""
+        args = {"until_us": doubles(until_us), "rates": self.packed_rates}
+        return self.call(self.load("limit_reset"), self.keys, args)
+
     def inspect(self):
         """Return the number of waiters, and for each rate what is used and until when."""
         tag, now_us, waiting, self.paused_us, self.last, shown = self.look()

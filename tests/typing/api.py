@@ -151,12 +151,12 @@ with semaphore.acquire(permits=2, timeout=1.0) as lease:
     assert_type(lease, Lease)
 assert_type(semaphore.acquire(), Lease)
 assert_type(semaphore.try_acquire(permits=3), Lease | None)
-semaphore.acquire(2)  # type: ignore[call-arg]  # two what?
+semaphore.acquire(2)  # type: ignore[arg-type]  # two what?
 assert_type(semaphore.limit, int)
 semaphore.limit = 3  # type: ignore[misc]  # resize does that
 semaphore.acquire(permits="2")  # type: ignore[arg-type]  # a number
-hf.semaphore("gpu", 4, 30.0)  # type: ignore[call-arg]  # options go by name
-hf.rwlock("config", limit=2)  # type: ignore[call-arg]  # it has no size
+hf.semaphore("gpu", 4, 30.0)  # type: ignore[arg-type]  # options go by name
+hf.rwlock("config", limit=2)  # type: ignore[arg-type]  # it has no size
 semaphore.resize(8)
 semaphore.resize(None)
 assert_type(semaphore.status().free, int)

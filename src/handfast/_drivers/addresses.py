@@ -6,8 +6,10 @@ Of a cluster it is the pool of one node, whose settings are those of all, and th
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 import sys
 from types import ModuleType
 from typing import Any
@@ -22,7 +24,16 @@ from handfast._engine.defaults import VARIABLES
 from handfast._engine.slots import Node
 from handfast.errors import ServerUnsupported
 
-__all__ = ["pool_of_client", "pool_of_url", "seeds_of_client", "seeds_of_url", "sentinels_of", "url_of_environment"]
+__all__ = [
+    "is_address",
+    "pool_of_client",
+    "pool_of_url",
+    "resolve",
+    "seeds_of_client",
+    "seeds_of_url",
+    "sentinels_of",
+    "url_of_environment",
+]
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
 """Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, or a cluster,
@@ -218,6 +229,21 @@ def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
     at_once = {"retry": library.retry.Retry(NoBackoff(), 0)}  # where one Sentinel is down, another one is asked at once
     sentinel = library.Sentinel(sentinels, sentinel_kwargs=shared | secrets | at_once, **settings)
     return sentinel.master_for(service).connection_pool
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is given by its IP address and not by its name."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Return the IP addresses of a host, in the order in which they are tried. It may take long. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [*dict.fromkeys(str(address[0]) for *_, address in found)]
 
 
 def _pool_like(pool: Any, library: ModuleType) -> Any:

@@ -63,6 +63,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "limit_settle": lambda _: b"settled " + doubles(0),
     "limit_pause": lambda _: b"paused " + doubles(0),
     "limit_resize": lambda _: b"resized " + doubles(0),
+    "limit_reset": lambda _: b"reset " + doubles(0),
     "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_last_argument(call)) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,

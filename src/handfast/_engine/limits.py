@@ -17,7 +17,8 @@ from handfast._engine.script import load, pack
 __all__ = ["Limit", "LimitRequest", "read_limits"]
 
 ACQUIRE, SETTLE = load("limit_acquire"), load("limit_settle")
-PAUSE, RESIZE, INSPECT = load("limit_pause"), load("limit_resize"), load("limit_inspect")
+PAUSE, RESIZE, RESET = load("limit_pause"), load("limit_resize"), load("limit_reset")
+INSPECT = load("limit_inspect")
 
 
 class Limit(NamedTuple):
@@ -127,6 +128,11 @@ class LimitRequest:
         """
         prefix = RESIZE.prefix_for(4 + len(self.rates), 4)
         return Call(prefix, self._keys + pack((int(bool(self._set)), encode_label(by), why, self._rates)))
+
+    def reset(self, until_us: int) -> Call:
+        """Forget what was admitted until a time of the server, which `inspect` has told."""
+        prefix = RESET.prefix_for(4 + len(self.rates), 2)
+        return Call(prefix, self._keys + pack((doubles(until_us), self._rates)))
 
     def inspect(self) -> Call:
         """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""

@@ -34,7 +34,7 @@ from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefus
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
-__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "resize", "settle", "status"]
+__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "reset", "resize", "settle", "status"]
 
 EARLY_S = 0.0005
 """How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
@@ -152,14 +152,29 @@ def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
         more = answer.fields[1]
 
 
-def status(request: LimitRequest) -> Steps[LimiterStatus]:
-    """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""
-    from handfast.records import LimiterStatus, RateStatus
+def reset(request: LimitRequest) -> Steps[None]:
+    """Forget what was admitted until now under the rates that count, and serve the queue."""
+    request, answer = yield from _inspect(request)
+    until_us, more = answer.fields[1], 1
+    while more:
+        answer = yield request.reset(until_us)
+        more = answer.fields[1]
 
+
+def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
+    """Read the state of a limiter. Return it, and the request under the rates that count."""
     answer: Answer = yield request.inspect()
     while answer.fields[0] == b"rates":
         request = request.under(read_limits(answer.fields[1]))
         answer = yield request.inspect()
+    return request, answer
+
+
+def status(request: LimitRequest) -> Steps[LimiterStatus]:
+    """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""
+    from handfast.records import LimiterStatus, RateStatus
+
+    request, answer = yield from _inspect(request)
     _, _, waiting, paused_us, noted, shown = answer.fields
     rates = [
         RateStatus(rate.limit, rate.per_ms / 1000, used, max(0, rate.limit - used), reset_us / 1e6)

@@ -94,7 +94,7 @@ def _lock_all(namespace: str) -> Use:
 def _limiter(namespace: str) -> Use:
     request = LimitRequest(KeySet(namespace, "limiter", "-"), [Limit(1, 1)], max_waiters=1, timeout=None)
     calls = [request.acquire(_TOKEN, 0), request.cancel(_TOKEN)]
-    calls += [request.pause(1, ""), request.resize("", ""), request.inspect()]
+    calls += [request.pause(1, ""), request.resize("", ""), request.reset(1), request.inspect()]
     return _use(calls, namespace, "limiter")
 
 

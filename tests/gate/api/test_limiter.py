@@ -280,6 +280,42 @@ async def test_a_pause_whose_reply_is_lost_is_set_once_and_its_end_too(api, ther
             assert (await there.limiter("a", "100/d").status()).paused_for == 0
 
 
+# --- a reset
+
+
+async def test_one_key_is_reset_and_the_others_stay(here, there, raw):
+    logins = here.limiter("login", "2/d; 9/h")
+    for key in ("ann", "bob"):
+        assert [bool(await logins.keyed(key).try_acquire()) for _ in range(3)] == [True, True, False]
+    waiter = asyncio.create_task(wait(there.limiter("login", "2/d; 9/h").keyed("ann")))
+    await until_queued(logins.keyed("ann"))
+    await logins.keyed("ann").reset()
+    assert (await asyncio.wait_for(waiter, 20)).remaining == 1
+    assert [rate.used for rate in (await logins.keyed("ann").status()).rates] == [1, 1]
+    assert not await logins.keyed("bob").try_acquire()
+    await logins.keyed("no one").reset()
+    assert not raw.keys("*no one*")
+
+
+async def test_a_reset_counts_for_the_rates_that_are_set(here, there):
+    program = here.limiter("a", "9/d")
+    await there.limiter("a", "9/d").resize("1/h")
+    assert [bool(await program.try_acquire()) for _ in range(2)] == [True, False]
+    await there.limiter("a", "9/d").reset()
+    assert await program.try_acquire()
+
+
+async def test_a_reset_whose_reply_is_lost_is_sent_again(api, there, server):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            limiter = client.limiter("a", "1/d")
+            await limiter.acquire()
+            for lost in ("limit_inspect", "limit_reset"):
+                proxy.lose_reply(script(lost))
+            await limiter.reset()
+            assert [rate.used for rate in (await there.limiter("a", "1/d").status()).rates] == [0]
+
+
 # --- rates that an operator sets
 
 

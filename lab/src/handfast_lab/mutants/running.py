@@ -78,6 +78,7 @@ LIMITER_SCRIPTS = [
         "limit_settle",
         "limit_pause",
         "limit_resize",
+        "limit_reset",
         "limit_inspect",
         "limit_machine",
         "twice_and_late",

@@ -11,39 +11,13 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from handfast._engine import batches
-from handfast._engine.calls import (
-    ACQUIRE,
-    CANCEL,
-    CONFIRM,
-    INSPECT,
-    LOWER,
-    MULTI_ACQUIRE,
-    RELEASE,
-    RENEW,
-    RESIZE,
-    REVOKE,
-)
-from handfast._engine.debounce import CANCEL as DEBOUNCE_CANCEL
-from handfast._engine.debounce import ENTER as DEBOUNCE_ENTER
-from handfast._engine.limits import ACQUIRE as LIMIT_ACQUIRE
-from handfast._engine.limits import INSPECT as LIMIT_INSPECT
-from handfast._engine.limits import PAUSE as LIMIT_PAUSE
-from handfast._engine.limits import RESIZE as LIMIT_RESIZE
-from handfast._engine.limits import SETTLE as LIMIT_SETTLE
-from handfast._engine.once import ACQUIRE as ONCE_ACQUIRE
-from handfast._engine.once import CANCEL as ONCE_CANCEL
-from handfast._engine.once import RECORD as ONCE_RECORD
 from handfast._engine.resp import ErrorReply, Reader
+from handfast._engine.script import load
 
 __all__ = ["ENGINE_SCRIPTS", "MAIN", "OLD", "PLAIN", "SCRIPT_NAMES", "SimulatedServer"]
 
-_BATCHES = batches.ACQUIRE, batches.RELEASE
-_LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_PAUSE, LIMIT_RESIZE, LIMIT_INSPECT
-_DEBOUNCE = DEBOUNCE_ENTER, DEBOUNCE_CANCEL
-_ONCE = ONCE_ACQUIRE, ONCE_RECORD, ONCE_CANCEL
-_PERMITS = ACQUIRE, MULTI_ACQUIRE, RELEASE, CONFIRM, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE
-_SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_DEBOUNCE, *_ONCE)
+_FILES = files("handfast._engine").joinpath("lua").iterdir()
+_SCRIPTS = [load(file.name.removesuffix(".lua")) for file in _FILES if file.name.endswith(".lua")]
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 

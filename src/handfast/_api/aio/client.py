@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
 from weakref import WeakSet
 
+from handfast._api import foreign
 from handfast._api.aio.limiter import AsyncLimiter
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLock
 from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
 from handfast._api.aio.semaphore import AsyncSemaphore
+from handfast._api.foreign import unknown_options
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
@@ -45,7 +47,7 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
-from handfast._objects import Uncopied
+from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast._structures.aio.autocomplete import AsyncAutocomplete
 from handfast._structures.aio.scores import AsyncScores
 from handfast._structures.autocomplete import AutocompleteCalls
@@ -77,7 +79,7 @@ MAX_NAMES = 100
 
 # sync only, in Args: max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
 # sync only, in Args:     which is some slower and has no bound.
-class AsyncHandfast(Uncopied):
+class AsyncHandfast(AsyncBlockOnly, PublicObject):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one
@@ -152,6 +154,8 @@ class AsyncHandfast(Uncopied):
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
         self._entered_rw_leases: PerCaller[WeakSet[AsyncRWLease]] = PerCaller()
 
+    _elsewhere = foreign.CLIENT
+
     def __repr__(self) -> str:
         driver = self._driver
         return f"<{type(self).__name__} of {driver.address}, namespace {self._namespace!r}, label {driver.label!r}>"
@@ -175,7 +179,7 @@ class AsyncHandfast(Uncopied):
     def lock(
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -185,6 +189,7 @@ class AsyncHandfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> AsyncLock:
         """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
@@ -224,6 +229,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.lock, _args, _options)
         permits = self._permits(
             "lock",
             name,
@@ -240,7 +247,7 @@ class AsyncHandfast(Uncopied):
     def rlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -249,6 +256,7 @@ class AsyncHandfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> AsyncRLock:
         """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
 
@@ -266,6 +274,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.rlock, _args, _options)
         permits = self._permits(
             "lock",
             name,
@@ -281,7 +291,7 @@ class AsyncHandfast(Uncopied):
     def lock_all(  # noqa: D417 -- as for `lock`
         self,
         names: Iterable[str],
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -290,6 +300,7 @@ class AsyncHandfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> AsyncLockAll:
         """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
@@ -310,6 +321,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.lock_all, _args, _options)
         if isinstance(names, str):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
@@ -330,7 +343,7 @@ class AsyncHandfast(Uncopied):
         self,
         name: str,
         limit: int,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -339,6 +352,7 @@ class AsyncHandfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> AsyncSemaphore:
         """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
 
@@ -359,6 +373,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.semaphore, _args, _options)
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits(
             "semaphore",
@@ -376,7 +392,7 @@ class AsyncHandfast(Uncopied):
     def rwlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -385,6 +401,7 @@ class AsyncHandfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> AsyncRWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
@@ -406,6 +423,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.rwlock, _args, _options)
         read = self._permits(
             "rwlock",
             name,
@@ -424,12 +443,13 @@ class AsyncHandfast(Uncopied):
         self,
         name: str,
         rates: str | Rate | Iterable[str | Rate],
-        *,
+        *_args: Never,
         on_limit: OnLimit = "wait",
         timeout: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         by: str | Iterable[str] | None = None,
         enforce: bool = True,
+        **_options: Never,
     ) -> AsyncLimiter:
         """Return the rate limiter of a name: so much in a period, first come first served. No I/O.
 
@@ -466,6 +486,8 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or ``timeout`` is given with ``on_limit="raise"``.
         """
+        if _args or _options:
+            raise unknown_options(self.limiter, _args, _options)
         from handfast._engine.rates import read_rates
 
         if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:
@@ -517,7 +539,7 @@ class AsyncHandfast(Uncopied):
     def once(
         self,
         name: str,
-        *,
+        *_args: Never,
         keep: Duration = DEFAULT_KEEP_S,
         ttl: Duration = DEFAULT_TTL_S,
         refresh: Duration | None = None,
@@ -530,6 +552,7 @@ class AsyncHandfast(Uncopied):
         by: str | Iterable[str] | None = None,
         dumps: Callable[[Any], bytes] | None = None,
         loads: Callable[[bytes], Any] | None = None,
+        **_options: Never,
     ) -> AsyncOnce:
         """Return what does something once under this name: one caller runs it, the others get the result. No I/O.
 
@@ -575,6 +598,8 @@ class AsyncHandfast(Uncopied):
                 ``on_running="raise"``, ``refresh`` with ``rerun=False``, or one of ``dumps`` and ``loads`` without the
                 other.
         """
+        if _args or _options:
+            raise unknown_options(self.once, _args, _options)
         from handfast._api.aio.once import AsyncOnce, OnceOptions
         from handfast._api.results import Codec
         from handfast._engine.once import NEVER, OnceRequest

@@ -17,7 +17,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
-from handfast._objects import Uncopied
+from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
@@ -25,7 +25,7 @@ from handfast.errors import LeaseLost, NotHeld
 __all__ = ["AsyncLease"]
 
 
-class AsyncLease(Uncopied, AsyncLeaseScope):
+class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
     Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant

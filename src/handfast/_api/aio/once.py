@@ -6,11 +6,13 @@ import functools
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeVar
 
+from handfast._api import foreign
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
 from handfast._api.decorators import CallKey, awaiting, coroutine_function
+from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
@@ -22,6 +24,7 @@ from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.records import printable
 from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
+from handfast._objects import AsyncBlockOnly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
@@ -47,7 +50,7 @@ class OnceOptions(NamedTuple):
     by: tuple[str, ...] = ()
 
 
-class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
+class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
     """Something that is to be done once: one caller runs it, the others get its result.
 
     Made by the client's ``once()``.
@@ -64,6 +67,8 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         invoices = hf.once("invoice", keep=86400)
         body = await invoices.keyed(order.id).run(lambda: render(order), timeout=10)
     """
+
+    _elsewhere = foreign.RUNS
 
     _request: OnceRequest
 
@@ -92,9 +97,10 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
     async def run(
         self,
         function: Callable[[], Awaitable[R]],
-        *,
+        *_args: Never,
         timeout: Duration | None = None,
         fingerprint: str | bytes | None = None,
+        **_options: Never,
     ) -> R:
         """Return the recorded result; or call the function, record what it returns, and return that.
 
@@ -130,6 +136,8 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.run, _args, _options)
         function = awaiting(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
@@ -146,7 +154,13 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         return result
 
     @acquire_context  # asyncio only
-    async def acquire(self, *, timeout: Duration | None = None, fingerprint: str | bytes | None = None) -> AsyncRun:
+    async def acquire(
+        self,
+        *_args: Never,
+        timeout: Duration | None = None,
+        fingerprint: str | bytes | None = None,
+        **_options: Never,
+    ) -> AsyncRun:
         """Find the result, or become the one that runs; wait while another caller does.
 
         Args:
@@ -171,6 +185,8 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         request = self._for_call(timeout, fingerprint)
         attempt = self._driver.attempt(request)
         try:
@@ -179,7 +195,9 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
             await self._driver.undo(attempt)
             raise
 
-    async def try_acquire(self, *, fingerprint: str | bytes | None = None) -> AsyncRun | None:
+    async def try_acquire(
+        self, *_args: Never, fingerprint: str | bytes | None = None, **_options: Never
+    ) -> AsyncRun | None:
         """Find the result, or become the one that runs, without waiting.
 
         Takes one round trip; two with ``rerun=False``.
@@ -200,6 +218,8 @@ class AsyncOnce(AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         attempt = self._driver.attempt(self._for_call(None, fingerprint))
         try:
             state = await self._driver.try_acquire(attempt)

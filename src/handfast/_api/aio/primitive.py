@@ -12,10 +12,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, overload
 
+from handfast._api import foreign
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.decorators import NameTemplate, coroutine_function
+from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._drivers.blocks import Blocks
@@ -23,7 +25,7 @@ from handfast._engine.calls import PermitRequest, Request
 
 # sync only: from handfast._engine.validate import check_cancel
 from handfast._engine.validate import check_choice, reply_seconds, wait_seconds
-from handfast._objects import Uncopied
+from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 
@@ -38,11 +40,13 @@ R = TypeVar("R")
 L = TypeVar("L", bound=AsyncLease)
 
 
-class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
+class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
     """A primitive: an object that can be acquired."""
 
     _adopts: ClassVar[bool] = True
     """Whether its leases can be detached and adopted."""
+
+    _elsewhere = foreign.PERMITS
 
     _owned: ClassVar[bool] = False
     """Whether only the caller that entered a block may leave it, while it lives."""
@@ -59,9 +63,10 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
     @acquire_context  # asyncio only
     async def acquire(
         self,
-        *,
+        *_args: Never,
         timeout: Duration | None = None,
         # sync only: cancel: CancelEvent | None = None,
+        **_options: Never,
     ) -> L:
         """Acquire it, and wait in the queue while others hold it.
 
@@ -99,6 +104,8 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
             TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
             ValueError: ``timeout`` is not a number (``nan``).
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         # sync only: if cancel is not None:
         # sync only:     check_cancel(cancel)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
@@ -116,7 +123,7 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
             await self._driver.undo(attempt)
             raise
 
-    async def try_acquire(self, *, timeout: Duration | None = None) -> L | None:
+    async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> L | None:
         """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
 
         Args:
@@ -135,6 +142,8 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._request)
         try:

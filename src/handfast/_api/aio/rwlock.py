@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import Self
 from weakref import WeakSet
 
+from handfast._api import foreign
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
+from handfast._objects import NoBlock
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -140,7 +142,7 @@ class AsyncWriteLock(_Side):
     _in_write = "it may write already"
 
 
-class AsyncRWLock(AsyncInspectable):
+class AsyncRWLock(NoBlock, AsyncInspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
@@ -153,6 +155,9 @@ class AsyncRWLock(AsyncInspectable):
         async with hf.rwlock("config").write() as lease:
             ...
     """
+
+    _block = "use its read() or write()"
+    _elsewhere = dict.fromkeys((*dir(AsyncReadLock), *foreign.PERMITS), _block)
 
     def __init__(
         self,
@@ -176,15 +181,6 @@ class AsyncRWLock(AsyncInspectable):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         return bool((await self.status()).holders)
-
-    if not TYPE_CHECKING:  # type checkers refuse these by themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError: who looks for a method of a lock has not chosen a side."""
-            advice = "; use its read() or write()" if hasattr(AsyncReadLock, name) else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
-            )
 
     def read(self) -> AsyncReadLock:
         """Return the read side: shared with other readers. No I/O."""

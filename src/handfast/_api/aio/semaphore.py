@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Never
+
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
@@ -45,10 +48,11 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
     @acquire_context  # asyncio only
     async def acquire(
         self,
-        *,
+        *_args: Never,
         permits: int = 1,
         timeout: Duration | None = None,
         # sync only: cancel: CancelEvent | None = None,
+        **_options: Never,
     ) -> AsyncLease:
         """Acquire permits, all of them or none, and wait in the queue until they are free.
 
@@ -79,6 +83,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
@@ -93,7 +99,9 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             await self._driver.undo(attempt)
             raise
 
-    async def try_acquire(self, *, permits: int = 1, timeout: Duration | None = None) -> AsyncLease | None:
+    async def try_acquire(
+        self, *_args: Never, permits: int = 1, timeout: Duration | None = None, **_options: Never
+    ) -> AsyncLease | None:
         """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
         Args:
@@ -113,6 +121,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
 from weakref import WeakSet
 
+from handfast._api import foreign
+from handfast._api.foreign import unknown_options
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.limiter import Limiter
 from handfast._api.sync.lock import Lock
@@ -45,7 +47,7 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
-from handfast._objects import Uncopied
+from handfast._objects import BlockOnly, PublicObject
 from handfast._structures.autocomplete import AutocompleteCalls
 from handfast._structures.scores import ScoreCalls
 from handfast._structures.sync.autocomplete import Autocomplete
@@ -75,7 +77,7 @@ MAX_NAMES = 100
 """Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
 
 
-class Handfast(Uncopied):
+class Handfast(BlockOnly, PublicObject):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one
@@ -152,6 +154,8 @@ class Handfast(Uncopied):
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
         self._entered_rw_leases: PerCaller[WeakSet[RWLease]] = PerCaller()
 
+    _elsewhere = foreign.CLIENT
+
     def __repr__(self) -> str:
         driver = self._driver
         return f"<{type(self).__name__} of {driver.address}, namespace {self._namespace!r}, label {driver.label!r}>"
@@ -175,7 +179,7 @@ class Handfast(Uncopied):
     def lock(
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -185,6 +189,7 @@ class Handfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> Lock:
         """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
@@ -224,6 +229,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.lock, _args, _options)
         permits = self._permits(
             "lock",
             name,
@@ -240,7 +247,7 @@ class Handfast(Uncopied):
     def rlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -249,6 +256,7 @@ class Handfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> RLock:
         """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
 
@@ -266,6 +274,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.rlock, _args, _options)
         permits = self._permits(
             "lock",
             name,
@@ -281,7 +291,7 @@ class Handfast(Uncopied):
     def lock_all(  # noqa: D417 -- as for `lock`
         self,
         names: Iterable[str],
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -290,6 +300,7 @@ class Handfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> LockAll:
         """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
@@ -310,6 +321,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.lock_all, _args, _options)
         if isinstance(names, str):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
@@ -330,7 +343,7 @@ class Handfast(Uncopied):
         self,
         name: str,
         limit: int,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -339,6 +352,7 @@ class Handfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> Semaphore:
         """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
 
@@ -359,6 +373,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.semaphore, _args, _options)
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits(
             "semaphore",
@@ -376,7 +392,7 @@ class Handfast(Uncopied):
     def rwlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
-        *,
+        *_args: Never,
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
@@ -385,6 +401,7 @@ class Handfast(Uncopied):
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
     ) -> RWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
@@ -406,6 +423,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.rwlock, _args, _options)
         read = self._permits(
             "rwlock",
             name,
@@ -424,12 +443,13 @@ class Handfast(Uncopied):
         self,
         name: str,
         rates: str | Rate | Iterable[str | Rate],
-        *,
+        *_args: Never,
         on_limit: OnLimit = "wait",
         timeout: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         by: str | Iterable[str] | None = None,
         enforce: bool = True,
+        **_options: Never,
     ) -> Limiter:
         """Return the rate limiter of a name: so much in a period, first come first served. No I/O.
 
@@ -466,6 +486,8 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or ``timeout`` is given with ``on_limit="raise"``.
         """
+        if _args or _options:
+            raise unknown_options(self.limiter, _args, _options)
         from handfast._engine.rates import read_rates
 
         if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:
@@ -517,7 +539,7 @@ class Handfast(Uncopied):
     def once(
         self,
         name: str,
-        *,
+        *_args: Never,
         keep: Duration = DEFAULT_KEEP_S,
         ttl: Duration = DEFAULT_TTL_S,
         refresh: Duration | None = None,
@@ -530,6 +552,7 @@ class Handfast(Uncopied):
         by: str | Iterable[str] | None = None,
         dumps: Callable[[Any], bytes] | None = None,
         loads: Callable[[bytes], Any] | None = None,
+        **_options: Never,
     ) -> Once:
         """Return what does something once under this name: one caller runs it, the others get the result. No I/O.
 
@@ -575,6 +598,8 @@ class Handfast(Uncopied):
                 ``on_running="raise"``, ``refresh`` with ``rerun=False``, or one of ``dumps`` and ``loads`` without the
                 other.
         """
+        if _args or _options:
+            raise unknown_options(self.once, _args, _options)
         from handfast._api.results import Codec
         from handfast._api.sync.once import Once, OnceOptions
         from handfast._engine.once import NEVER, OnceRequest

@@ -18,7 +18,7 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
-from handfast._objects import Uncopied
+from handfast._objects import BlockOnly, PublicObject
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
@@ -26,7 +26,7 @@ from handfast.errors import LeaseLost, NotHeld
 __all__ = ["Lease"]
 
 
-class Lease(Uncopied, LeaseScope):
+class Lease(BlockOnly, PublicObject, LeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
     Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant

@@ -6,16 +6,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Never, ParamSpec, Self, TypeVar
 
+from handfast._api import foreign
 from handfast._api.decorators import CallKey, plain_function
+from handfast._api.foreign import unknown_options
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
-from handfast._objects import Named
+from handfast._objects import BlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
@@ -117,7 +119,7 @@ class Admission(Named):
         self._attempt.request = self._attempt.request.with_cost(new_cost)
 
 
-class Limiter(Named):
+class Limiter(BlockOnly, Named):
     """A named rate limiter. Made by the client's ``limiter()``.
 
     It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
@@ -138,6 +140,8 @@ class Limiter(Named):
     """
 
     _request: LimitRequest
+
+    _elsewhere = foreign.LIMITS
 
     def __init__(self, driver: SyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
         self._driver = driver
@@ -164,7 +168,7 @@ class Limiter(Named):
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
 
-    def acquire(self, *, cost: int = 1, timeout: Duration | None = None) -> Admission:
+    def acquire(self, *_args: Never, cost: int = 1, timeout: Duration | None = None, **_options: Never) -> Admission:
         """Be admitted, and wait in the queue until it is this call's turn.
 
         It raises before it waits if it is certain to take longer than the timeout. If it raises, is cancelled or is
@@ -190,6 +194,8 @@ class Limiter(Named):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
         try:
@@ -198,7 +204,7 @@ class Limiter(Named):
             self._driver.undo(attempt)
             raise
 
-    def try_acquire(self, *, cost: int = 1) -> Admission:
+    def try_acquire(self, *_args: Never, cost: int = 1, **_options: Never) -> Admission:
         """Be admitted if the call fits now and no one waits. Does not wait.
 
         Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone, and two where
@@ -219,6 +225,8 @@ class Limiter(Named):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
         try:
             return self._admission(attempt, 0)
@@ -304,6 +312,23 @@ class Limiter(Named):
         set_rates = () if rates is None else read_rates(rates)
         steps = limiting.resize(self._request.under(set_rates), self._driver.label, rates_text(set_rates))
         self._driver.run(steps, self.name)
+
+    def reset(self) -> None:
+        """Forget what was admitted until now, and admit the waiters who fit: one user who was locked out may come again.
+
+        Takes two round trips, or more where thousands are forgotten. A `pause` and rates that were set stay. What is
+        settled later, of a call that is forgotten, changes nothing.
+
+        Example:
+            logins.keyed("ann").reset()
+
+        Raises:
+            ServerRefused: The server is read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        self._driver.run(limiting.reset(self._request), self.name)
 
     def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
         """Return how much is used under each rate that counts, how many wait, how long a pause lasts, and who set what.

@@ -7,9 +7,11 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeVar
 
+from handfast._api import foreign
 from handfast._api.decorators import CallKey, calling, plain_function
+from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
@@ -23,6 +25,7 @@ from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.records import printable
 from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
+from handfast._objects import BlockOnly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
@@ -48,7 +51,7 @@ class OnceOptions(NamedTuple):
     by: tuple[str, ...] = ()
 
 
-class Once(Revocable, PrimitiveScope[Run]):
+class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
     """Something that is to be done once: one caller runs it, the others get its result.
 
     Made by the client's ``once()``.
@@ -65,6 +68,8 @@ class Once(Revocable, PrimitiveScope[Run]):
         invoices = hf.once("invoice", keep=86400)
         body = invoices.keyed(order.id).run(lambda: render(order), timeout=10)
     """
+
+    _elsewhere = foreign.RUNS
 
     _request: OnceRequest
 
@@ -93,9 +98,10 @@ class Once(Revocable, PrimitiveScope[Run]):
     def run(
         self,
         function: Callable[[], R],
-        *,
+        *_args: Never,
         timeout: Duration | None = None,
         fingerprint: str | bytes | None = None,
+        **_options: Never,
     ) -> R:
         """Return the recorded result; or call the function, record what it returns, and return that.
 
@@ -131,6 +137,8 @@ class Once(Revocable, PrimitiveScope[Run]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.run, _args, _options)
         function = calling(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
@@ -146,7 +154,13 @@ class Once(Revocable, PrimitiveScope[Run]):
             result = self._kept(request, error)
         return result
 
-    def acquire(self, *, timeout: Duration | None = None, fingerprint: str | bytes | None = None) -> Run:
+    def acquire(
+        self,
+        *_args: Never,
+        timeout: Duration | None = None,
+        fingerprint: str | bytes | None = None,
+        **_options: Never,
+    ) -> Run:
         """Find the result, or become the one that runs; wait while another caller does.
 
         Args:
@@ -171,6 +185,8 @@ class Once(Revocable, PrimitiveScope[Run]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         request = self._for_call(timeout, fingerprint)
         attempt = self._driver.attempt(request)
         try:
@@ -179,7 +195,7 @@ class Once(Revocable, PrimitiveScope[Run]):
             self._driver.undo(attempt)
             raise
 
-    def try_acquire(self, *, fingerprint: str | bytes | None = None) -> Run | None:
+    def try_acquire(self, *_args: Never, fingerprint: str | bytes | None = None, **_options: Never) -> Run | None:
         """Find the result, or become the one that runs, without waiting.
 
         Takes one round trip; two with ``rerun=False``.
@@ -200,6 +216,8 @@ class Once(Revocable, PrimitiveScope[Run]):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         attempt = self._driver.attempt(self._for_call(None, fingerprint))
         try:
             state = self._driver.try_acquire(attempt)

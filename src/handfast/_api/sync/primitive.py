@@ -13,16 +13,18 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, overload
 
+from handfast._api import foreign
 from handfast._api.decorators import NameTemplate, plain_function
+from handfast._api.foreign import unknown_options
 from handfast._api.sync.lease import Lease
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.validate import check_cancel, check_choice, reply_seconds, wait_seconds
-from handfast._objects import Uncopied
+from handfast._objects import BlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import CancelEvent, Duration, OnBusy, OnLost
@@ -35,11 +37,13 @@ R = TypeVar("R")
 L = TypeVar("L", bound=Lease)
 
 
-class Primitive(Uncopied, PrimitiveScope[L]):
+class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
     """A primitive: an object that can be acquired."""
 
     _adopts: ClassVar[bool] = True
     """Whether its leases can be detached and adopted."""
+
+    _elsewhere = foreign.PERMITS
 
     _owned: ClassVar[bool] = False
     """Whether only the caller that entered a block may leave it, while it lives."""
@@ -52,9 +56,10 @@ class Primitive(Uncopied, PrimitiveScope[L]):
 
     def acquire(
         self,
-        *,
+        *_args: Never,
         timeout: Duration | None = None,
         cancel: CancelEvent | None = None,
+        **_options: Never,
     ) -> L:
         """Acquire it, and wait in the queue while others hold it.
 
@@ -95,6 +100,8 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
             ValueError: ``timeout`` is not a number (``nan``).
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         if cancel is not None:
             check_cancel(cancel)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
@@ -112,7 +119,7 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             self._driver.undo(attempt)
             raise
 
-    def try_acquire(self, *, timeout: Duration | None = None) -> L | None:
+    def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> L | None:
         """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
 
         Args:
@@ -131,6 +138,8 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._request)
         try:

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import Self
 from weakref import WeakSet
 
+from handfast._api import foreign
 from handfast._api.per_caller import PerCaller
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
+from handfast._objects import NoBlock
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -141,7 +143,7 @@ class WriteLock(_Side):
     _in_write = "it may write already"
 
 
-class RWLock(Inspectable):
+class RWLock(NoBlock, Inspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
@@ -154,6 +156,9 @@ class RWLock(Inspectable):
         with hf.rwlock("config").write() as lease:
             ...
     """
+
+    _block = "use its read() or write()"
+    _elsewhere = dict.fromkeys((*dir(ReadLock), *foreign.PERMITS), _block)
 
     def __init__(
         self,
@@ -177,15 +182,6 @@ class RWLock(Inspectable):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         return bool(self.status().holders)
-
-    if not TYPE_CHECKING:  # type checkers refuse these by themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError: who looks for a method of a lock has not chosen a side."""
-            advice = "; use its read() or write()" if hasattr(ReadLock, name) else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
-            )
 
     def read(self) -> ReadLock:
         """Return the read side: shared with other readers. No I/O."""

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from typing import Never
+
+from handfast._api.foreign import unknown_options
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
@@ -39,10 +42,11 @@ class Semaphore(Inspectable, Primitive[Lease]):
 
     def acquire(
         self,
-        *,
+        *_args: Never,
         permits: int = 1,
         timeout: Duration | None = None,
         cancel: CancelEvent | None = None,
+        **_options: Never,
     ) -> Lease:
         """Acquire permits, all of them or none, and wait in the queue until they are free.
 
@@ -76,6 +80,8 @@ class Semaphore(Inspectable, Primitive[Lease]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
@@ -90,7 +96,9 @@ class Semaphore(Inspectable, Primitive[Lease]):
             self._driver.undo(attempt)
             raise
 
-    def try_acquire(self, *, permits: int = 1, timeout: Duration | None = None) -> Lease | None:
+    def try_acquire(
+        self, *_args: Never, permits: int = 1, timeout: Duration | None = None, **_options: Never
+    ) -> Lease | None:
         """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
         Args:
@@ -110,6 +118,8 @@ class Semaphore(Inspectable, Primitive[Lease]):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
         seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:

@@ -25,6 +25,7 @@ from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import no_decorator
+from handfast._objects import AsyncBlockOnly
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
 
@@ -158,7 +159,7 @@ class AsyncPrimitiveScope(Generic[L]):
         await lease.__aexit__(exc_type, exc, traceback)
 
 
-class AcquireContext(Coroutine[Any, Any, L]):
+class AcquireContext(AsyncBlockOnly, Coroutine[Any, Any, L]):
     """What ``acquire()`` and ``adopt()`` of the asyncio API return: await it for a lease, or enter it with ``async with``.
 
     Awaited, it gives the lease, which the caller releases. Entered, it gives the lease and releases it at the end of the
@@ -175,6 +176,9 @@ class AcquireContext(Coroutine[Any, Any, L]):
         self._coroutine = coroutine
         self.__name__: str = name  # the repr of a task that runs it shows this and the next
         self.__qualname__: str = name
+
+    def __repr__(self) -> str:
+        return f"<{self.__qualname__}()>"
 
     def __await__(self) -> Generator[Any, Any, L]:
         return self._coroutine.__await__()

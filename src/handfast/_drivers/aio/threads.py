@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from redis.credentials import CredentialProvider
+
+from handfast._drivers.addresses import is_address, resolve
+from handfast._drivers.background import Background
 
 __all__ = ["in_thread", "looking_up_apart", "providing_apart"]
 
@@ -43,7 +43,7 @@ async def in_thread(function: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(settle, settle_with)
 
     try:
-        threading.Thread(target=run, name="handfast-connect", daemon=True).start()
+        Background("handfast-connect", daemon=True).call(run)
     except RuntimeError:
         return function()
     return await done
@@ -58,12 +58,11 @@ class _LookingUpApart:
 
     async def _connect(self) -> None:
         connect: Callable[[], Any] = super()._connect  # type: ignore[misc]  # of redis-py's class, which comes behind this one
-        if not hasattr(super(), "_connection_arguments") or _is_address(self.host):
+        if not hasattr(super(), "_connection_arguments") or is_address(self.host):
             self._address = ""
             await connect()
             return
-        found = await in_thread(lambda: socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-        *others, last = dict.fromkeys(str(address[0]) for *_, address in found)
+        *others, last = await in_thread(partial(resolve, self.host, self.port))
         for self._address in others:
             with contextlib.suppress(OSError):
                 await connect()
@@ -85,14 +84,6 @@ def looking_up_apart(connection_class: type[Any]) -> type[Any]:
     if issubclass(connection_class, _LookingUpApart):
         return connection_class
     return type(connection_class.__name__, (_LookingUpApart, connection_class), {})
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 class _ProvidingApart(CredentialProvider):

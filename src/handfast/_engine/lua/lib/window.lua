@@ -35,8 +35,9 @@ local function save_sum(window)
   end
 end
 
--- Read the windows, and drop what has lapsed. Returns when `member` was admitted, if one of them has it.
-local function load_windows(member)
+-- Read the windows, and drop what has lapsed; or what was admitted until `until_us`. Returns when `member` was admitted,
+-- if one of them has it.
+local function load_windows(member, until_us)
   local MAX_DROPPED = 500 -- of each window; the next call goes on (invariant 13)
   local NUMBERS = 16 -- bytes of a rate: limit and per_ms
   local admitted_at
@@ -49,7 +50,12 @@ local function load_windows(member)
       save_sum(window)
     end
     admitted_at = admitted_at or window.at
-    local lapsed = redis.call('ZCOUNT', key, '(0', now - per_ms * 1000)
+    local over_at = now - per_ms * 1000
+    if until_us then
+      local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+      over_at = newest and tonumber(newest) > now and '+inf' or math.max(over_at, until_us)
+    end
+    local lapsed = redis.call('ZCOUNT', key, '(0', over_at)
     if lapsed > 0 then
       if lapsed > MAX_DROPPED then
         lapsed, lapsed_left = MAX_DROPPED, true

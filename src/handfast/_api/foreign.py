@@ -1,0 +1,122 @@
+"""Names and options of other libraries, and what they are called here: redis-py, threading, filelock, limits and others.
+
+They lead to an error that says what to write. Nothing is looked up here before there is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CLIENT", "LIMITS", "PERMITS", "RUNS", "unknown_options"]
+
+CLIENT: Mapping[str, str] = {
+    **dict.fromkeys(("Lock", "mutex", "Mutex", "redlock", "Redlock", "RedLock", "FileLock", "get_lock"), "use lock()"),
+    **dict.fromkeys(("RLock", "reentrant_lock", "ReentrantLock"), "use rlock()"),
+    **dict.fromkeys(("Semaphore", "BoundedSemaphore", "bounded_semaphore", "sem"), "use semaphore()"),
+    **dict.fromkeys(("RWLock", "rw_lock", "read_write_lock", "ReadWriteLock"), "use rwlock()"),
+    **dict.fromkeys(("multi_lock", "multilock", "MultiLock", "locks", "lock_many"), "use lock_all()"),
+    **dict.fromkeys(
+        ("rate_limit", "ratelimit", "rate_limiter", "ratelimiter", "RateLimiter", "Limiter", "limit", "throttle"),
+        "use limiter()",
+    ),
+    **dict.fromkeys(
+        ("idempotent", "idempotency", "cache", "cached", "memoize", "run_once", "singleflight"), "use once()"
+    ),
+    **dict.fromkeys(("disconnect", "aclose", "shutdown", "stop", "quit"), "use close()"),
+    **dict.fromkeys(("keys", "list", "list_locks", "locked"), "use names() for all names, or status() of an object"),
+    **dict.fromkeys(("ping", "health", "check"), "use check_server()"),
+    **dict.fromkeys(("leader", "leader_election", "election"), "use lock(): its holder is the leader"),
+}
+"""What others call something that a client makes or does."""
+
+_LEASE = "the lease has it: lease = {0}.acquire(), then lease.{1}()"
+
+PERMITS: Mapping[str, str] = {
+    **{name: _LEASE.format("lock", name) for name in ("release", "extend", "detach", "check")},
+    **dict.fromkeys(("unlock", "do_release", "signal"), _LEASE.format("lock", "release")),
+    **dict.fromkeys(
+        ("reacquire", "renew", "refresh", "touch", "expire"),
+        "leases are renewed by themselves; by hand it is lease.extend(), with lease = lock.acquire()",
+    ),
+    **dict.fromkeys(("owned", "is_owned", "is_mine", "lost"), "use lease.lost, with lease = lock.acquire()"),
+    **dict.fromkeys(("token", "fence", "id"), "the lease has it: lease = lock.acquire()"),
+    **dict.fromkeys(("is_locked", "is_acquired", "isLocked"), "use locked()"),
+    **dict.fromkeys(("lock", "wait"), "use acquire()"),
+    **dict.fromkeys(
+        ("try_lock", "tryLock", "acquire_nowait", "acquire_lock"), "use acquire(), or try_acquire() not to wait"
+    ),
+    **dict.fromkeys(("owner", "get_owner_id", "lock_counter", "value", "count", "statistics"), "use status()"),
+    **dict.fromkeys(("reset", "break_lock", "force_unlock", "clear"), "use force_release(reason=…)"),
+}
+"""What others call something of a lock, a semaphore or a side of a read-write lock."""
+
+LIMITS: Mapping[str, str] = {
+    **dict.fromkeys(("hit", "consume", "allow", "allowed", "try_acquire_nowait", "is_allowed"), "use try_acquire()"),
+    **dict.fromkeys(("wait", "limit", "throttle"), "use acquire()"),
+    **dict.fromkeys(("test", "peek", "get_window_stats", "get_usage", "remaining"), "use status()"),
+    **dict.fromkeys(("clear", "delete", "flush"), "use reset()"),
+    **dict.fromkeys(("release",), "there is nothing to release; Admission.settle() corrects a cost"),
+}
+"""What others call something of a limiter."""
+
+RUNS: Mapping[str, str] = {
+    **dict.fromkeys(("get", "get_or_set", "get_or_create", "call", "do", "execute"), "use run(function)"),
+    **dict.fromkeys(("delete", "invalidate", "clear", "reset", "expire"), "use forget()"),
+    **dict.fromkeys(("set", "put"), "use acquire(), and finish() of the run that it returns"),
+}
+"""What others call something of ``once``."""
+
+_OPTIONS: Mapping[str, str] = {
+    "blocking": "use try_acquire(), which does not wait",
+    "block": "use try_acquire(), which does not wait",
+    "nowait": "use try_acquire(), which does not wait",
+    **dict.fromkeys(
+        ("blocking_timeout", "acquire_timeout", "wait", "wait_timeout", "max_wait"),
+        "the seconds that acquire() waits are its timeout=",
+    ),
+    **dict.fromkeys(
+        ("expire", "expires", "expiry", "ex", "px", "lock_timeout", "lease_time", "lease", "lifetime"),
+        "the seconds that a lease lasts unrenewed are ttl= of the object",
+    ),
+    **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "watchdog", "heartbeat"), "use renew="),
+    **dict.fromkeys(
+        (
+            "sleep",
+            "interval",
+            "poll_interval",
+            "poll_intervall",
+            "retry_interval",
+            "retry_delay",
+            "retry_times",
+            "retries",
+        ),
+        "leave it out: waiters queue and do not poll",
+    ),
+    **dict.fromkeys(
+        ("thread_local", "is_singleton", "lock_class"),
+        "leave it out: a token belongs to a lease, and objects hold nothing",
+    ),
+    **dict.fromkeys(("value", "capacity", "size", "max_leases", "permit_count"), "use limit="),
+    **dict.fromkeys(("amount", "tokens", "weight", "hits"), "use cost="),
+    **dict.fromkeys(("key", "keys", "identifier"), "use by= of the object, or keyed()"),
+    "key_func": "use by= of the object, or keyed()",
+    **dict.fromkeys(("masters", "redis", "client", "connection"), "pass the server to Handfast(…) or AsyncHandfast(…)"),
+    "strict": "leave it out",
+}
+"""What others call an option."""
+
+
+def unknown_options(method: Any, args: tuple[object, ...], options: Mapping[str, object]) -> TypeError:
+    """Return the error for arguments that a method does not have, with what to write."""
+    from difflib import get_close_matches
+
+    name, known = method.__name__, [*getattr(method, "__wrapped__", method).__kwdefaults__]
+    if not options:
+        shown = ", ".join(map(repr, args))
+        example = f"write {name}({known[0]}=…)" if args[0] is not False else "use try_acquire(), which does not wait"
+        return TypeError(f"{name}() takes its options by name, and got {shown:.80}: {example}")
+    unknown = next(iter(options))
+    close = [f"did you mean {option}=?" for option in get_close_matches(unknown, known, 1)]
+    advice = _OPTIONS.get(unknown) or "".join(close) or f"it has {', '.join(known)}"
+    return TypeError(f"{name}() has no option {unknown!r}: {advice}")

@@ -1,0 +1,32 @@
+-- limit_reset: forget what was admitted until now, and serve the queue.
+--
+-- KEYS queue waiting tombstones settings windows...
+-- ARGV until_us rates
+-- REPLY reset more
+--
+-- until_us is the time at which limit_inspect was asked before, packed as a double: what was admitted later counts. Where
+--   the clock was set back since the last admission, all are forgotten.
+-- rates is as in limit_acquire, more as in limit_settle.
+--
+-- A pause goes on, and so do rates that are set. An admission that is settled later has no window to change.
+--
+-- TWICE and LATE it forgets what was admitted until the same time, and nothing that came since.
+-- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
+
+-- @include clock
+
+local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local rates, cost = ARGV[2], 0
+local until_us = struct.unpack('<d', ARGV[1])
+
+-- @include settings
+-- @include window
+-- @include inbox
+-- @include over
+-- @include turns
+
+load_settings()
+redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
+load_windows('', until_us)
+local _, _, goes_on = serve(nil, true)
+return 'reset ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)
