@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from datetime import timedelta
+from datetime import date, timedelta
+from enum import Enum
 from typing import Any, Literal, Protocol
+from uuid import UUID
 
 from handfast._naming import name_publicly
 
@@ -13,6 +15,7 @@ __all__ = [
     "AsyncRedisClusterClient",
     "CancelEvent",
     "Duration",
+    "KeyPart",
     "Kind",
     "OnBusy",
     "OnLimit",
@@ -64,6 +67,10 @@ class CancelEvent(Protocol):
 
 Duration = float | timedelta
 """A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
+
+KeyPart = str | int | UUID | date | Enum
+"""A part of a key, as ``keyed()`` and ``by=`` of a limiter, `once` and `debounce` take it. A bool is an int, and a
+datetime a date."""
 
 Kind = Literal["lock", "semaphore", "rwlock", "once"]
 """What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take

@@ -158,6 +158,10 @@ class NameStatus:
     name: str
     status: LockStatus
 
+    def __str__(self) -> str:
+        """Return it as one line for a log: ``lock 'a': not held; 0 waiting``."""
+        return f"{self.kind} {self.name!r}: {self.status}"
+
 
 @dataclass(frozen=True, slots=True)
 class ServerFinding:
@@ -211,6 +215,10 @@ class RateStatus:
     remaining: int
     reset_after: float
 
+    def __str__(self) -> str:
+        """Return it as a part of a line: ``2 of 5 used in 60 s``."""
+        return f"{self.used:,} of {self.limit:,} used in {self.per:,g} s"
+
 
 @dataclass(frozen=True, slots=True)
 class LimiterStatus:
@@ -229,6 +237,12 @@ class LimiterStatus:
     paused_for: float = 0.0
     last: OperatorAction | None = None
 
+    def __str__(self) -> str:
+        """Return it as one line for a log: ``2 of 5 used in 60 s; 0 waiting; paused for 12.0 s by web-3:4711``."""
+        by = f" by {self.last.by}" if self.last is not None and self.last.what == "pause" else ""
+        pause = f"; paused for {self.paused_for:,.1f} s{by}" if self.paused_for else ""
+        return f"{', '.join(map(str, self.rates))}; {self.waiting:,} waiting{pause}"
+
 
 @dataclass(frozen=True, slots=True)
 class OnceStatus:
@@ -246,6 +260,21 @@ class OnceStatus:
     age: float | None
     held_by: Holder | None
     waiting: int
+
+    def __str__(self) -> str:
+        """Return it as one line for a log: ``done 34.0 s ago; 0 waiting``."""
+        ago = f"{self.age or 0:,.1f} s ago"
+        said = {
+            "idle": ["not recorded"],
+            "running": [],
+            "done": [f"done {ago}"],
+            "failed": [f"failed {ago}"],
+            "begun": [f"began {ago} and did not end"],
+            "unstored": [f"done {ago}, and its result could not be stored"],
+        }[self.state]
+        if self.held_by is not None:
+            said.append(f"run by {self.held_by.label} for {self.held_by.held_for:,.1f} s")
+        return "; ".join([*said, f"{self.waiting:,} waiting"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,16 @@ class CallKey:
         return [call.arguments[parameter] for parameter in self._by]
 
 
+def replacing(function: Callable[P, Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for what takes the place of a function, and stays a static method where that is one."""
+
+    def replace(wrapper: Callable[P, R]) -> Callable[P, R]:
+        functools.update_wrapper(wrapper, function)
+        return staticmethod(wrapper) if isinstance(function, staticmethod) else wrapper
+
+    return replace
+
+
 def coroutine_function(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function that an object of AsyncHandfast decorates. Raises TypeError for one that it can't."""
     _refuse_generators(function)
@@ -115,7 +125,7 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
     if _is(inspect.iscoroutinefunction, function):
         raise TypeError(f"{_shown(function)} is a coroutine function; decorate it with what AsyncHandfast makes")
 
-    @functools.wraps(function)
+    @replacing(function)
     def finishing(*args: P.args, **kwargs: P.kwargs) -> R:
         result = function(*args, **kwargs)
         if kind := _unfinished(result):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
+from enum import Enum
 from typing import TypeVar, get_args
 from urllib.parse import quote
+from uuid import UUID
 
-from handfast.arguments import CancelEvent, Duration
+from handfast.arguments import CancelEvent, Duration, KeyPart
 
 __all__ = [
     "MAX_DURATION_S",
@@ -210,18 +212,29 @@ def check_int(value: int, what: str, most: int, *, least: int = 1) -> int:
     return value
 
 
-def key_parts(parts: Sequence[str | int]) -> tuple[str, ...]:
-    """Check the parts of a key: at least one, each a str of 1 byte to 16 KiB of UTF-8 or an int."""
+def key_parts(parts: Sequence[KeyPart]) -> tuple[str, ...]:
+    """Return the texts of the parts of a key: at least one, each of 1 byte to 16 KiB of UTF-8."""
     if not parts:
         raise TypeError("a key must have at least one part")
-    checked = []
-    for part in parts:
-        if isinstance(part, bool) or not isinstance(part, str | int):
-            raise TypeError(f"a part of a key must be a str or an int, not {part!r}")
-        text = str(int(part)) if isinstance(part, int) else part
-        utf8(text, "a part of a key")
-        checked.append(text)
-    return tuple(checked)
+    return tuple(map(_key_part, parts))
+
+
+def _key_part(part: object) -> str:
+    value = part.value if isinstance(part, Enum) else part
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bool | UUID):
+        text = str(value)
+    elif isinstance(value, int):
+        text = str(int(value))
+    elif isinstance(value, date):
+        text = value.isoformat()
+    else:
+        raise TypeError(
+            f"a part of a key must be a str, an int, a bool, a UUID, a date, or an Enum of one of them, not {part!r}"
+        )
+    utf8(text, "a part of a key")
+    return text
 
 
 def parameter_names(by: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -57,6 +57,30 @@ COMMANDS = {
 }
 """The commands of the product and what each does, in the order of the help: that and completion import none of them."""
 
+INSTEAD = {
+    "status": "show",
+    "info": "show",
+    "inspect": "show",
+    "who": "show",
+    "locks": "ls",
+    "list": "ls",
+    "names": "ls",
+    "top": "ls",
+    "unlock": "release",
+    "break": "release",
+    "force-release": "release",
+    "renew": "extend",
+    "lock": "run",
+    "flock": "run",
+    "exec": "run",
+    "with": "run",
+    "ratelimit": "limit",
+    "check": "doctor",
+    "ping": "doctor",
+    "rights": "acl",
+}
+"""What others call a command."""
+
 ELSEWHERE = {"script": "handfast-lint", "bench": "handfast-lab", "torture": "handfast-lab"}
 """Commands of our other distributions. Who misses one learns where it is."""
 
@@ -104,6 +128,14 @@ def _group() -> click.Group:
                 ctx.fail(f"{cmd_name!r} comes with another package; install it with: pip install {ELSEWHERE[cmd_name]}")
             return None if plugin is None else cast("click.Command", plugin.load())
 
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            name = args[0]
+            if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
+                ctx.fail(f"There is no command {name!r}.{_suggestion(name)}")
+            return super().resolve_command(ctx, args)
+
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
             with formatter.section("Commands"):
                 formatter.write_dl([*_helps().items()])
@@ -119,6 +151,14 @@ def _group() -> click.Group:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     return cast("click.Group", click.version_option(__version__, prog_name="handfast")(group))
+
+
+def _suggestion(name: str) -> str:
+    """Return what may be meant by a command that there is not."""
+    from difflib import get_close_matches
+
+    close = [INSTEAD[name]] if name in INSTEAD else get_close_matches(name, [*COMMANDS, *ELSEWHERE, *_plugins()], 1)
+    return "".join(f" Did you mean {found!r}?" for found in close)
 
 
 def _helps() -> dict[str, str]:

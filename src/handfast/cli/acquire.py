@@ -30,7 +30,7 @@ Exit codes:
   74  the token could not be written; NAME was released
   75  NAME is taken (see -E)
 
-Signal n that ends the wait makes it 128+n. Any code but 0 means that NAME is not held. TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
+Signal n that ends the wait makes it 128+n. Any code but 0 means that NAME is not held. TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 \b
 Example:

@@ -10,26 +10,37 @@ from handfast._engine.validate import milliseconds
 
 __all__ = ["limit", "parse_duration", "parse_duration_or_zero", "span"]
 
-UNITS: dict[str, float] = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-"""Seconds of each unit."""
+UNITS: dict[str, float] = {"d": 86400, "h": 3600, "m": 60, "s": 1, "": 1, "ms": 0.001}
+"""Seconds of each unit, the largest first."""
 
 
 def parse_duration(_ctx: click.Context | None, _param: click.Parameter | None, value: str | None) -> float | None:
     """Return the seconds, within the bounds of the library."""
     if value is None:
         return None
-    found = re.fullmatch(r"([-+.0-9]+(?:e[-+]?[0-9]+)?)([a-z]*)", value)
     try:
-        seconds = float(found[1]) * UNITS[found[2]] if found else None
-    except (ValueError, KeyError):
-        seconds = None
-    if seconds is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 30, 30s, 5m, 1h, 1d or 500ms")
+        seconds = _seconds(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no duration: write 30, 30s, 5m, 1m30s, 1h, 1d or 500ms") from None
     try:
         milliseconds(seconds, "a duration")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return seconds
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a number with or without a unit; or of several with different ones, as `span` writes them.
+
+    Raises ValueError.
+    """
+    if one := re.fullmatch(r"([-+.0-9]+(?:e[-+]?[0-9]+)?)([a-z]*)", text):
+        if one[2] not in UNITS:
+            raise ValueError(text)
+        return float(one[1]) * UNITS[one[2]]
+    if not re.fullmatch(r"([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?", text) or not text:
+        raise ValueError(text)
+    return sum(int(number) * UNITS[unit] for number, unit in re.findall("([0-9]+)([a-z]+)", text))
 
 
 def parse_duration_or_zero(ctx: click.Context | None, param: click.Parameter | None, value: str | None) -> float | None:

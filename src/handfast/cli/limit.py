@@ -40,7 +40,7 @@ Exit codes: that of COMMAND, or 0 without one; otherwise
 RATE is a number and a period: 10/s, 500/min, 1000/h, 20000/d, 1/100ms. Separated by semicolons, several hold together, as in
 '10/s; 500/min'. Give the same RATE wherever NAME is used: each request counts by its own.
 
-TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 """
 
 

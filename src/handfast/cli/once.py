@@ -15,7 +15,7 @@ import click
 
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
-from handfast.cli.durations import parse_duration, parse_duration_or_zero, span
+from handfast.cli.durations import limit, parse_duration, parse_duration_or_zero, span
 from handfast.cli.holding import (
     Ended,
     fences_around,
@@ -48,7 +48,7 @@ Exit codes: that of COMMAND, 128+n if signal n ended it, 0 if done already; or
   126  COMMAND cannot be executed
   127  COMMAND was not found
 
-TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 COMMAND gets HANDFAST_NAME, HANDFAST_FENCE, HANDFAST_TOKEN and HANDFAST_HELD, and signals, as with `handfast run`. The fence
 grows with every run of NAME and key.
@@ -72,6 +72,7 @@ class Options(NamedTuple):
     any_exit: bool
     ttl: float
     max_hold: float | None
+    verbose: bool
     on_lost: Literal["term", "kill", "ignore"]
     kill_after: float
     url: str
@@ -131,6 +132,7 @@ class Undone(Exception):
     help="Do not run it again after a run that began and was not done.",
 )
 @click.option("--any-exit", is_flag=True, help="Count it as done whatever its exit code, unless a signal ended it.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on standard error if it was done already, and when.")
 @ttl_option
 @max_hold_option
 @loss_options
@@ -166,6 +168,10 @@ def _once(once: Once, options: Options, signals: Signals) -> int:
         return USAGE
     with contextlib.suppress(Undone), once as run:
         if run.done:
+            if options.verbose:
+                say(
+                    f"{once.name!r} was done {span(run.age)} ago, which counts for {limit(options.keep)}: it is not run again"
+                )
             return options.done_exit_code
         plan = LossPlan(options.on_lost, options.kill_after)
         ended = run_holding(run, options.command, signals, plan)

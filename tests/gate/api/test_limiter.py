@@ -564,7 +564,7 @@ async def test_a_decorated_function_is_limited_by_its_arguments(api, server, raw
     for args, kwargs in ((("ann", "y"), {"day": 1}), (("ann", "y", "2"), {}), (("bob", "x"), {})):
         with pytest.raises(RateLimited, match=r"'a\|(ann|bob)\|[12]'"):
             await work(*args, **kwargs)
-    with pytest.raises(TypeError, match="a part of a key must be a str or an int, not None"):
+    with pytest.raises(TypeError, match=r"a part of a key must be a str, .* not None"):
         await work(None, "x")
     with pytest.raises(TypeError, match="missing a required argument"):
         await work("ann")

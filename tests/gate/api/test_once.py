@@ -820,7 +820,7 @@ async def test_a_decorated_function_is_run_once_for_its_arguments(api, server, r
 
     assert [await work("ann", "x"), await work("ann", "y", 2), await work(user="bob", text="z")] == ["x", "y", "z"]
     assert [await work("ann", "-", day=1), await work("ann", "-", "2"), await work("bob", "-")] == ["x", "y", "z"]
-    with pytest.raises(TypeError, match="a part of a key must be a str or an int, not None"):
+    with pytest.raises(TypeError, match=r"a part of a key must be a str, .* not None"):
         await work(None, "x")
     with pytest.raises(TypeError, match="missing a required argument"):
         await work("ann")

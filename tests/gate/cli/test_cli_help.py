@@ -74,7 +74,30 @@ def test_a_command_of_another_package_says_where_it_is(monkeypatch):
         done = CliRunner().invoke(cli._group(), [command])
         assert done.exit_code == 64
         assert f"pip install {package}" in done.stderr
-    assert "No such command 'tortue'" in CliRunner().invoke(cli._group(), ["tortue"]).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("rnu", "run"),
+        ("realese", "release"),
+        ("tortue", "torture"),
+        ("status", "show"),
+        ("unlock", "release"),
+        ("locks", "ls"),
+    ],
+)
+def test_a_command_that_there_is_not_may_be_another_one(given, meant):
+    done = CliRunner().invoke(cli._group(), [given, "x"])
+    assert done.exit_code == 64
+    assert f"There is no command {given!r}. Did you mean {meant!r}?" in done.stderr
+
+
+def test_what_others_call_a_command_is_none_of_ours():
+    assert set(cli.INSTEAD.values()) <= set(COMMANDS)
+    assert not cli.INSTEAD.keys() & COMMANDS.keys()
+    unlike = CliRunner().invoke(cli._group(), ["xyzzy"])
+    assert (unlike.exit_code, unlike.stderr.splitlines()[-1]) == (64, "Error: There is no command 'xyzzy'.")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

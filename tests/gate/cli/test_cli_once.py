@@ -44,6 +44,9 @@ def until_waiting(job, count=1):
 def test_what_was_done_is_not_run_again_and_exits_0_without_a_message(once):
     assert done(once("--", "echo", "ran")) == (0, "ran\n", "")
     assert done(once("--", "echo", "ran")) == (0, "", "")
+    code, out, err = done(once("-v", "--", "echo", "ran"))
+    assert (code, out) == (0, "")
+    assert re.fullmatch(r"handfast: 'job' was done \d\.\ds ago, which counts for 1h00m: it is not run again\n", err)
 
 
 def test_what_a_program_has_done_is_not_run_again_whatever_its_result(once, hf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -210,6 +211,31 @@ def test_show_lists_ten_waiters_and_counts_the_others():
     every = list(words.described(NameStatus("lock", "a", status), None, whole_queue=True))
     assert some[-2:] == ["     10  w9     lock  9.0s", "  … 102 more"]
     assert every[-2:] == ["     12  w11    lock  9.0s", "  … 100 more"]
+
+
+def test_show_says_who_waits_for_what_its_own_client_holds(call, hf):
+    with ThreadPoolExecutor(1) as threads:
+        with hf.lock("a").acquire():
+            waiter = threads.submit(lambda: hf.lock("a").acquire(timeout=20).release())
+            until_queued(hf.lock("a"))
+            shown = call(show, "a").stdout
+        waiter.result(20)
+    assert "\n  1 waits for another thread or task of its own client\n" in shown
+    assert "without end" not in shown
+
+
+def test_show_says_who_waits_for_what_its_own_thread_holds():
+    held = Holder("t", 1, 1, 9.0, 9.0, "web", True, "client.1", False, False)
+    queue = tuple(Waiter("t", 1, at, 9.0, "web", True, owner, False) for at, owner in enumerate(OWNERS))
+    status = LockStatus((held,), queue, 1, 1, len(queue), 1, 0, 5, 1.0, None)
+    lines = list(words.described(NameStatus("lock", "a", status), None, whole_queue=False))
+    assert lines[-2:] == [
+        "  1 waits for its own thread or task, and perhaps without end",
+        "  2 wait for others of their own client",
+    ]
+
+
+OWNERS = "client.1", "client.2", "client.3", "other.1"
 
 
 def test_show_says_that_the_server_does_not_know_a_name(call, hf):

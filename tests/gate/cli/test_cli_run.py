@@ -10,8 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.durations import parse_duration, parse_duration_or_zero, span
 from handfast.cli.supervision.signals import FORWARDED
 from tests._support.helpers import eventually, more
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, line_of, ready, starting, until_queued
@@ -235,16 +237,54 @@ def test_url_and_embedded_exclude_each_other(run):
 # Durations
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30", 30), ("0.5", 0.5), ("30s", 30), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400), ("1d", 86400), ("1e3", 1000)],
+    [
+        *[
+            ("30", 30),
+            ("0.5", 0.5),
+            ("30s", 30),
+            ("500ms", 0.5),
+            ("5m", 300),
+            ("1.5h", 5400),
+            ("1d", 86400),
+            ("1e3", 1000),
+        ],
+        *[("1m30s", 90), ("1h02m", 3720), ("3d04h", 273_600), ("1s500ms", 1.5), ("1d2h3m4s5ms", 93_784.005)],
+    ],
 )
 def test_a_duration_is_in_seconds_or_has_a_unit(text, seconds):
     assert parse_duration(None, None, text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "s", "soon", "5 m", "5w", "-1", "nan", "367d", "0", "0s"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "s",
+        "soon",
+        "5 m",
+        "5w",
+        "-1",
+        "nan",
+        "367d",
+        "0",
+        "0s",
+        "30s1m",
+        "1m1m",
+        "1m 30s",
+        "1m30",
+        "1.5m30s",
+        "PT1M",
+    ],
+)
 def test_a_wrong_duration_is_refused(text):
     with pytest.raises(click.UsageError):
         parse_duration(None, None, text)
+
+
+@given(st.integers(10, 366 * 86400))
+def test_a_duration_can_be_read_as_it_is_printed(seconds):
+    read = parse_duration(None, None, span(seconds))
+    assert read <= seconds < read + (1 if seconds < 3600 else 60 if seconds < 86400 else 3600)
 
 
 def test_a_wait_may_be_zero():

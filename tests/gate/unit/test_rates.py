@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum, IntEnum, StrEnum
 
 import pytest
 
@@ -142,10 +144,9 @@ def test_parts_are_added_to_those_that_are_there():
     ("parts", "error", "words"),
     [
         ((), TypeError, "a key must have at least one part"),
-        ((True,), TypeError, "a part of a key must be a str or an int, not True"),
-        ((1.0,), TypeError, "a part of a key must be a str or an int"),
-        ((None,), TypeError, "a part of a key must be a str or an int"),
-        ((b"x",), TypeError, "a part of a key must be a str or an int"),
+        ((1.0,), TypeError, "a part of a key must be a str, an int, a bool, a UUID, a date, or an Enum .* not 1.0"),
+        ((None,), TypeError, "a part of a key must be a str"),
+        ((b"x",), TypeError, "a part of a key must be a str"),
         (("",), ValueError, "a part of a key must not be empty"),
         (("x" * 16385,), ValueError, "at most 16384 bytes"),
         (("\ud800",), ValueError, "valid Unicode"),
@@ -154,6 +155,37 @@ def test_parts_are_added_to_those_that_are_there():
 def test_what_is_no_part_of_a_key_is_refused(parts, error, words):
     with pytest.raises(error, match=words):
         key_parts(parts)
+
+
+def test_what_stands_for_a_text_is_a_part():
+    ids = uuid.UUID(int=7), date(2026, 11, 27), datetime(2026, 11, 27, 8, 30, tzinfo=UTC), True, Plan.FREE, Size.LARGE
+    assert key_parts(ids) == (
+        "00000000-0000-0000-0000-000000000007",
+        "2026-11-27",
+        "2026-11-27T08:30:00+00:00",
+        "True",
+        "free",
+        "3",
+    )
+    assert key_parts((Text.ONE, "one")) == ("one", "one")
+    with pytest.raises(TypeError, match=r"not <Nothing.HERE: None>"):
+        key_parts((Nothing.HERE,))
+
+
+class Plan(Enum):
+    FREE = "free"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+class Text(StrEnum):
+    ONE = "one"
+
+
+class Nothing(Enum):
+    HERE = None
 
 
 def test_a_number_and_its_text_are_the_same_part():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, Self, TypeVar
 
-from handfast._api.decorators import CallKey, coroutine_function
+from handfast._api.decorators import CallKey, coroutine_function, replacing
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
 from handfast._objects import Named
 from handfast._protocol import debouncing
+from handfast.arguments import KeyPart
 
 __all__ = ["AsyncDebounce"]
 
@@ -44,18 +44,19 @@ class AsyncDebounce(Named):
         self._request = request
         self._by = by
 
-    def keyed(self, *parts: str | int) -> Self:
+    def keyed(self, *parts: KeyPart) -> Self:
         """Return the same for one key, whose calls have nothing to do with those of other keys. No I/O.
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
-                same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
+                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
+                "1" are the same.
 
         Returns:
             The debounced key.
 
         Raises:
-            TypeError: A part is neither a str nor an int, or there is none.
+            TypeError: A part is of another type, or there is none.
             ValueError: A part is out of range.
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
@@ -104,7 +105,7 @@ class AsyncDebounce(Named):
         function = coroutine_function(function)
         key = CallKey(self._by, function, self.name)
 
-        @functools.wraps(function)
+        @replacing(function)
         async def debounced(*args: P.args, **kwargs: P.kwargs) -> R | None:
             one = self.keyed(*key.parts(args, kwargs)) if self._by else self
             return await function(*args, **kwargs) if await one.wait() else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from handfast._api import foreign
-from handfast._api.decorators import CallKey, coroutine_function
+from handfast._api.decorators import CallKey, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
@@ -18,7 +17,7 @@ from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._objects import AsyncBlockOnly, Named
 from handfast._protocol import limiting
-from handfast.arguments import Duration
+from handfast.arguments import Duration, KeyPart
 from handfast.errors import RateLimited
 
 if TYPE_CHECKING:
@@ -148,21 +147,22 @@ class AsyncLimiter(AsyncBlockOnly, Named):
         self._most = request.most
         self._by = by
 
-    def keyed(self, *parts: str | int) -> Self:
+    def keyed(self, *parts: KeyPart) -> Self:
         """Return the limiter of one key, which has nothing to do with those of other keys. No I/O.
 
         Example:
             await hf.limiter("login", "5/min").keyed(user.id).try_acquire()
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
-                same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
+                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
+                "1" are the same.
 
         Returns:
             The limiter of this key, with the same rates.
 
         Raises:
-            TypeError: A part is neither a str nor an int, or there is none.
+            TypeError: A part is of another type, or there is none.
             ValueError: A part is out of range.
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
@@ -385,7 +385,7 @@ class AsyncLimiter(AsyncBlockOnly, Named):
         function = coroutine_function(function)
         key = CallKey(self._by, function, self.name)
 
-        @functools.wraps(function)
+        @replacing(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
             async with self.keyed(*key.parts(args, kwargs)) if self._by else self:
                 return await function(*args, **kwargs)

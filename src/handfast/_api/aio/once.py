@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeV
 from handfast._api import foreign
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
-from handfast._api.decorators import CallKey, awaiting, coroutine_function
+from handfast._api.decorators import CallKey, awaiting, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._drivers import log
@@ -28,7 +28,7 @@ from handfast._objects import AsyncBlockOnly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration
+from handfast.arguments import Duration, KeyPart
 from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
 
 if TYPE_CHECKING:
@@ -78,18 +78,19 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         self._request = request
         self._options = options
 
-    def keyed(self, *parts: str | int) -> Self:
+    def keyed(self, *parts: KeyPart) -> Self:
         """Return the same for one key, which has nothing to do with other keys. No I/O.
 
         Example:
             await hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
-                same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
+                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
+                "1" are the same.
 
         Raises:
-            TypeError: A part is neither a str nor an int, or there is none.
+            TypeError: A part is of another type, or there is none.
             ValueError: A part is out of range.
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._options)
@@ -299,7 +300,7 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         by = self._options.by
         key = CallKey(by, function, self.name)
 
-        @functools.wraps(function)
+        @replacing(function)
         async def running(*args: P.args, **kwargs: P.kwargs) -> R:
             keyed = self.keyed(*key.parts(args, kwargs)) if by else self
             return await keyed.run(functools.partial(function, *args, **kwargs))

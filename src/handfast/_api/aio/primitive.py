@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, over
 
 from handfast._api import foreign
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.decorators import NameTemplate, coroutine_function
+from handfast._api.decorators import NameTemplate, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
@@ -283,7 +283,7 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         template = NameTemplate.of(self._request.names, function)
         plain = self._like(self._request.adapted(str, timeout))
 
-        @functools.wraps(function)
+        @replacing(function)
         async def holding(*args: P.args, **kwargs: P.kwargs) -> R | None:
             primitive = plain
             if template is not None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeVar
 
 from handfast._api import foreign
-from handfast._api.decorators import CallKey, calling, plain_function
+from handfast._api.decorators import CallKey, calling, plain_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
@@ -29,7 +29,7 @@ from handfast._objects import BlockOnly
 from handfast._protocol import once
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration
+from handfast.arguments import Duration, KeyPart
 from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
 
 if TYPE_CHECKING:
@@ -79,18 +79,19 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         self._request = request
         self._options = options
 
-    def keyed(self, *parts: str | int) -> Self:
+    def keyed(self, *parts: KeyPart) -> Self:
         """Return the same for one key, which has nothing to do with other keys. No I/O.
 
         Example:
             hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
-                same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
+                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
+                "1" are the same.
 
         Raises:
-            TypeError: A part is neither a str nor an int, or there is none.
+            TypeError: A part is of another type, or there is none.
             ValueError: A part is out of range.
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._options)
@@ -297,7 +298,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         by = self._options.by
         key = CallKey(by, function, self.name)
 
-        @functools.wraps(function)
+        @replacing(function)
         def running(*args: P.args, **kwargs: P.kwargs) -> R:
             keyed = self.keyed(*key.parts(args, kwargs)) if by else self
             return keyed.run(functools.partial(function, *args, **kwargs))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 from handfast._api import foreign
-from handfast._api.decorators import NameTemplate, plain_function
+from handfast._api.decorators import NameTemplate, plain_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.sync.lease import Lease
 from handfast._drivers.blocks import Blocks
@@ -276,7 +276,7 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         template = NameTemplate.of(self._request.names, function)
         plain = self._like(self._request.adapted(str, timeout))
 
-        @functools.wraps(function)
+        @replacing(function)
         def holding(*args: P.args, **kwargs: P.kwargs) -> R | None:
             primitive = plain
             if template is not None:

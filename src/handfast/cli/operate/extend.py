@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Let a lease last longer, by its token.
 
-    The token is one of `lease.detach()`, or the HANDFAST_TOKEN of `handfast run`. TIME is in seconds, or has a unit:
-    500ms, 30s, 5m, 1h, 1d. A lease that lasts longer already stays as it is.
+    The token is one of `lease.detach()`, or the HANDFAST_TOKEN of `handfast run`. TIME is in seconds, or has units:
+    500ms, 30s, 1m30s, 1h, 1d. A lease that lasts longer already stays as it is.
     """
     with connected(url, namespace=namespace) as client:
         if held_by(client, name, token, kind, ttl) is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from handfast.cli.durations import span
 from handfast.cli.operate.table import fitted, lines, printable
-from handfast.records import Holder, NameStatus, OperatorAction, ServerFinding, Waiter
+from handfast.records import Holder, LockStatus, NameStatus, OperatorAction, ServerFinding, Waiter
 
 __all__ = ["described", "diagnosis", "summary"]
 
@@ -49,6 +49,7 @@ def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iter
         waits = [(str(one.position + 1), _label(one), _role(found, one), span(one.waited_for)) for one in queue]
         yield from lines([("QUEUE", "WAITS", "AS", "FOR"), *waits], most, flexible=(1,), right=(0, 3), indent="  ")
         yield from _more(status.waiting - len(queue))
+        yield from (f"  {line}" for line in _circles(status))
     if status.last is not None:
         yield ""
         yield from (f"  {line}" for line in _action(status.last))
@@ -106,6 +107,23 @@ def _label(one: Holder | Waiter) -> str:
 def _more(count: int) -> Iterator[str]:
     if count > 0:
         yield f"  … {count:,} more"
+
+
+def _circles(status: LockStatus) -> Iterator[str]:
+    """Say which waiters wait for what their own thread, task or client holds: the first sign of a program that hangs."""
+    threads = {one.owner for one in status.holders}
+    clients = {_client(owner) for owner in threads}
+    own = [one.owner in threads for one in status.waiters if _client(one.owner) in clients]
+    if count := sum(own):
+        they = "1 waits for its" if count == 1 else f"{count} wait for their"
+        yield f"{they} own thread or task, and perhaps without end"
+    if count := len(own) - count:
+        they = "1 waits for another thread or task of its" if count == 1 else f"{count} wait for others of their"
+        yield f"{they} own client"
+
+
+def _client(owner: str) -> str:
+    return owner.partition(".")[0]
 
 
 def _action(last: OperatorAction) -> Iterator[str]:

@@ -29,7 +29,7 @@ Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
   126  COMMAND cannot be executed
   127  COMMAND was not found
 
-TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 \b
 Environment of COMMAND:
