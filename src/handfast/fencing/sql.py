@@ -10,14 +10,12 @@ rolled back here.
 
 from __future__ import annotations
 
-import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 from handfast.errors import ServerUnsupported
+from handfast.fencing.connections import first, plain_cursor, target_of
 from handfast.fencing.fences import MissingRow, StaleFence, check_fence
 
 __all__ = ["update_if_newer"]
@@ -29,6 +27,7 @@ _MARKS: dict[str, Callable[[int], str]] = {
     "qmark": lambda _: "?",
     "format": lambda _: "%s",
     "numeric": lambda number: f":{number}",
+    "numeric_dollar": lambda number: f"${number}",
     "named": lambda number: f":p{number}",
     "pyformat": lambda number: f"%(p{number})s",
 }
@@ -52,8 +51,9 @@ def update_if_newer(
     spelled as in the catalogue, consist of letters, digits, ``_`` and ``$``, and are quoted.
 
     Args:
-        connection: A connection or cursor of a DB-API 2.0 driver. A MySQL driver must count matched rows and not only
-            changed ones (``FOUND_ROWS``); otherwise a repeated write looks stale.
+        connection: A connection or cursor of a DB-API 2.0 driver, whatever its rows are; or a Session or Connection of
+            SQLAlchemy, whose transaction is used: refresh what its Session has loaded of the row. A MySQL driver must
+            count matched rows and not only changed ones (``FOUND_ROWS``); otherwise a repeated write looks stale.
         table: The table, perhaps as ``schema.table``.
         values: The new values by column. If empty, only the fence is stored, so older ones are refused from then on.
         fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
@@ -76,11 +76,12 @@ def update_if_newer(
         ...     db.commit()
 
     """
-    builder = _Builder(table, where, column, paramstyle or _paramstyle(connection), quote)
+    target = target_of(connection, paramstyle)
+    builder = _Builder(table, where, column, target.paramstyle, quote)
     update, select = builder.update(values, check_fence(fence)), builder.select()
     row = f"{table} where " + " and ".join(f"{name} = {value!r}" for name, value in where.items())
 
-    with _cursor(connection) as cursor:
+    with plain_cursor(target.connection) as cursor:
         matched = _execute(cursor, update).rowcount
         if matched == 1:
             return
@@ -92,7 +93,7 @@ def update_if_newer(
             raise ServerUnsupported(
                 f"{type(cursor)!r} does not count the rows of an UPDATE, so a refusal would go unnoticed"
             )
-        found = [_first(one) for one in _execute(cursor, select).fetchall()]
+        found = [first(one) for one in _execute(cursor, select).fetchall()]
     if not found:
         raise MissingRow(row)
     newest = max((int(one) for one in found if one is not None), default=0)
@@ -182,34 +183,6 @@ class _Builder:
         return f"{self._quote}{name}{self._quote}"
 
 
-def _paramstyle(connection: object) -> str:
-    """Return the paramstyle of the module, or a parent of it, that defines the connection's class or a base of it."""
-    for kind in type(connection).__mro__:
-        module = kind.__module__
-        while module:
-            style = getattr(sys.modules.get(module), "paramstyle", None)
-            if isinstance(style, str):
-                return style
-            module = module.rpartition(".")[0]
-    raise TypeError(f"the driver of {connection!r} is unknown; pass the driver's paramstyle=")
-
-
-def _cursor(connection: Any) -> AbstractContextManager[Any]:
-    """Return a cursor of the connection, closed at the end; a cursor that was given is not closed."""
-    make = getattr(connection, "cursor", None)  # a cursor may have one as well, and Django's has that which it wraps
-    cursor = make() if callable(make) else connection
-    if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
-        raise TypeError(
-            f"{connection!r} belongs to an asyncio driver, not to DB-API 2.0; write the statement yourself, as in docs/how-to/fence-a-write.md"
-        )
-    return nullcontext(cursor) if cursor is connection else closing(cursor)
-
-
 def _execute(cursor: Any, statement: _Statement) -> Any:
     cursor.execute(statement.text, statement.parameters)
     return cursor
-
-
-def _first(row: Any) -> Any:
-    """Return the only column of a row, which may be a mapping or a sequence."""
-    return next(iter(row.values())) if isinstance(row, Mapping) else row[0]

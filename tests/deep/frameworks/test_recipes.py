@@ -188,6 +188,28 @@ def test_a_statement_of_sqlalchemy_refuses_old_fences():
         assert [write(connection, fence, "x") for fence in (40, 39, 41)] == [1, 0, 1]
 
 
+def test_a_session_of_sqlalchemy_its_connection_and_its_pools_are_fenced():
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+    engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE reports (id INTEGER PRIMARY KEY, body TEXT, fence BIGINT)")
+        connection.exec_driver_sql("INSERT INTO reports (id) VALUES (7)")
+    scoped = scoped_session(sessionmaker(engine))
+    with Session(engine) as session, engine.connect() as connection:
+        for fence, target in enumerate((session, connection, connection.connection, scoped), 40):
+            update_if_newer(target, "reports", {"body": "newer"}, fence, where={"id": 7})
+            with pytest.raises(StaleFence):
+                update_if_newer(target, "reports", {"body": "late"}, fence - 1, where={"id": 7})
+        session.rollback()
+    assert scoped.execute(sqlalchemy.text("SELECT body FROM reports")).scalar() is None, "it was their transaction"
+    scoped.remove()
+    for wrong in (engine, sessionmaker(engine)):
+        with pytest.raises(TypeError, match="has no transaction of yours; pass a Session or a Connection"):
+            update_if_newer(wrong, "reports", {}, 40, where={"id": 7})
+
+
 def test_django_redis_takes_our_lock_by_its_client(django, raw):
     pytest.importorskip("django_redis")
     from django.core.cache import cache

@@ -224,8 +224,10 @@ def test_own_cursor_is_closed_at_the_end(db):
         sqlite3.Row,
         lambda cursor, row: {column[0]: value for column, value in zip(cursor.description, row, strict=True)},
         lambda cursor, row: namedtuple("R", [column[0] for column in cursor.description])(*row),  # noqa: PYI024 -- as such recipes do
+        lambda _, row: row[0],
+        lambda _, __: object(),
     ],
-    ids=["Row", "dict", "namedtuple"],
+    ids=["Row", "dict", "namedtuple", "value", "object"],
 )
 def test_rows_may_be_mappings_or_sequences(db, rows):
     db.row_factory = rows
@@ -261,7 +263,8 @@ def test_wrapper_of_an_unknown_driver_needs_paramstyle(db):
     with pytest.raises(TypeError, match=r"the driver of .* is unknown; pass the driver's paramstyle="):
         update(Speaking(db, "qmark"), "a", NOW)
     with pytest.raises(
-        ValueError, match="paramstyle must be one of qmark, format, numeric, named, pyformat, not 'percent'"
+        ValueError,
+        match="paramstyle must be one of qmark, format, numeric, numeric_dollar, named, pyformat, not 'percent'",
     ):
         update(db, "a", NOW, paramstyle="percent")
 
