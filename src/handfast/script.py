@@ -25,7 +25,7 @@ from handfast._api.sync.client import Handfast
 from handfast._drivers import clients
 from handfast._drivers.clients import Value
 from handfast._engine.header import HeaderError, read_header
-from handfast._engine.replies import Reader, Reply, reader, tagged
+from handfast._engine.replies import Reader, Reply, is_named, reader, tagged
 from handfast._engine.script import LuaScript
 from handfast._naming import name_publicly
 from handfast._protocol.scripts import run_script
@@ -226,7 +226,7 @@ class Script:
             TypeError: The parameters are not those of the header, or the return annotation is missing or can't be read.
         """
         signature = signature_of(stub)
-        read = self._reader(stub, signature)
+        read, raw = self._reader(stub, signature)
         awaited = inspect.iscoroutinefunction(stub)
 
         def prepare(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -237,7 +237,7 @@ class Script:
                 kind = "an asyncio client" if awaited else "a sync client"
                 raise TypeError(f"{stub.__name__} takes {kind}, not {client!r}")
             keys, arguments = self._arranged(dict(zip(list(bound.arguments)[1:], values[1:], strict=True)))
-            return self._run(client, keys, arguments, read)
+            return self._run(client, keys, arguments, read, raw=raw)
 
         if not awaited:
             return cast("Callable[P, R]", functools.wraps(stub)(prepare))
@@ -249,8 +249,11 @@ class Script:
 
         return cast("Callable[P, R]", call)
 
-    def _reader(self, stub: Callable[..., Any], signature: inspect.Signature) -> Reader:
-        """Return how the replies of a stub are read. Raises TypeError for a stub that does not fit the header."""
+    def _reader(self, stub: Callable[..., Any], signature: inspect.Signature) -> tuple[Reader, bool]:
+        """Return how the replies of a stub are read, and whether that takes bytes for all of them.
+
+        Raises TypeError for a stub that does not fit the header.
+        """
         client, *names = signature.parameters or [""]
         declares = self._script.header.declares
         wanted = {*self.keys, *self.args} if declares else {"keys", "args"} & set(names)
@@ -264,7 +267,8 @@ class Script:
         # The annotations of the parameters may name what only type checkers import.
         only = SimpleNamespace(__annotations__={"return": signature.return_annotation})
         hints = get_type_hints(only, globalns=inspect.unwrap(stub).__globals__)
-        return functools.partial(self._named, reader(hints["return"], self._record))
+        read = functools.partial(self._named, reader(hints["return"], self._record))
+        return read, is_named(hints["return"])
 
     def _named(self, read: Reader, reply: Any) -> Any:
         """Read a reply. An error names the script."""
@@ -279,7 +283,9 @@ class Script:
             raise ValueError(f"its header does not list the reply {reply!r}")
         return record
 
-    def _run(self, client: Any, keys: Sequence[Value], args: Sequence[Value], read: Reader) -> Any:
+    def _run(
+        self, client: Any, keys: Sequence[Value], args: Sequence[Value], read: Reader, *, raw: bool = False
+    ) -> Any:
         if isinstance(client, Handfast | AsyncHandfast):
             given = client._driver.run(run_script(self._script, keys, args), self.name)  # noqa: SLF001 -- the public edge may use the driver
             return _reading(given, read) if inspect.iscoroutine(given) else read(given)
@@ -288,8 +294,8 @@ class Script:
         if clients.is_pipeline(client):
             return clients.queue(client, self._script, keys, args)
         if clients.is_asynchronous(client):
-            return _reading(clients.run_async(client, self._script, keys, args), read)
-        return read(clients.run(client, self._script, keys, args))
+            return _reading(clients.run_async(client, self._script, keys, args, raw=raw), read)
+        return read(clients.run(client, self._script, keys, args, raw=raw))
 
     def _arranged(self, values: dict[str, Any]) -> tuple[list[Value], list[Value]]:
         """Return keys and arguments in the order of the header."""

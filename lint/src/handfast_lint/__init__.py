@@ -7,6 +7,7 @@ It works in steps, one module each:
 
     parsing       source to syntax tree, with tree-sitter
     syntax        errors in the servers' Lua 5.1; if there are any, the other steps are skipped
+    limits        what is too much for the compiler of servers
     scopes        which variable a name means, and the calls of each function
     flow          where a value comes from, through variables, tables and calls
     values        whether a value is a string, and how large a number gets
@@ -23,6 +24,7 @@ from __future__ import annotations
 from handfast._engine.header import HeaderError, read_header
 from handfast._naming import name_publicly
 from handfast_lint.findings import Finding, Severity
+from handfast_lint.limits import crowded
 from handfast_lint.parsing import build, parse, place_of
 from handfast_lint.rules import FAMILIES, RULES
 from handfast_lint.script import CheckedScript
@@ -63,6 +65,8 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
     try:
         tree = build(parsed, source)
         script = CheckedScript(name, source, header, tree, oldest)
+        if (too_much := crowded(script.scopes)) is not None:
+            return [script.finding("syntax", *too_much)]
         found = {finding for family in FAMILIES for finding in family.check(script)}
     except RecursionError:
         return [

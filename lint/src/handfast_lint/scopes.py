@@ -6,6 +6,7 @@ order: the rules ask what a value may be, not what it is at a certain line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,6 +81,10 @@ class Scopes:
     def variables(self) -> list[Variable]:
         """All variables, in the order of their declarations."""
         return list(dict.fromkeys(self._variables.values()))
+
+    def uses(self) -> Iterable[tuple[Node, Variable]]:
+        """Return each name that means a variable, with it."""
+        return self._variables.items()
 
     def variable(self, name: Node) -> Variable | None:
         """Return the variable that a name means; None for a global, or another kind of node."""
@@ -207,6 +212,11 @@ class Scopes:
         for place, name in enumerate(function.many("parameters")):
             if name.kind == "name":
                 self._new(name, inner).given.append(Giving("parameter", function, place))
+            elif name.kind == "vararg" and not _uses_more(function):
+                # The arguments as a table, with the field n. Where the function has `...` itself, it is nil.
+                variable = Variable("arg", name)
+                variable.given.append(Giving("value", name))
+                self._variables[name], inner["arg"] = variable, variable
         self._block(function.one("body"), inner)
 
     # Calls.
@@ -277,6 +287,11 @@ def values_at(values: list[Node], place: int) -> tuple[Node, int] | None:
     if values and values[-1].kind in ("call", "vararg") and not values[-1].grouped:
         return values[-1], place - len(values) + 1
     return None
+
+
+def _uses_more(function: Node) -> bool:
+    """Return whether the body of a function has `...`, without the functions in it."""
+    return any(node.kind == "vararg" and owner(node) is function for node in function.one("body").walk())
 
 
 def owner(node: Node) -> Node | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from handfast_lint.limits import deep
 from handfast_lint.parsing import Parsed, Raw
 
 __all__ = ["Fault", "faults"]
@@ -60,7 +61,10 @@ _RESERVED = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+(\.[0-9a-fA-F]*)?([pP][+-]?\d+)?|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _JOINED = re.compile(rb"[\d.]+(?:[eE][+-]?)?\w*")
-_ESCAPE = re.compile(r"\\(?:([xzu])|.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([xzu])|(\d{1,3})|.)", re.DOTALL)
+
+MAX_BYTE = 255
+
 _DECLARATIONS = ("variable_declaration", "function_declaration", "implicit_variable_declaration")
 _LOOPS = ("while_statement", "for_statement", "repeat_statement")
 _FUNCTIONS = ("function_declaration", "function_definition")
@@ -77,6 +81,8 @@ def faults(parsed: Parsed, source: str) -> list[Fault]:
         return [Fault(root, "servers refuse a first line that begins with #, except #!lua: remove it")]
     if root.has_error:
         return [_unmatched(root) or _stumble(root)]
+    if (too_much := deep(root)) is not None:
+        return [Fault(*too_much)]
     return [fault for raw in _walk(root) for fault in _strange(raw, parsed.data)]
 
 
@@ -199,6 +205,9 @@ def _number_faults(raw: Raw, data: bytes) -> Iterator[Fault]:
 
 def _text_faults(raw: Raw, text: str) -> Iterator[Fault]:
     for escape in _ESCAPE.finditer(text):
+        if escape[2] and int(escape[2]) > MAX_BYTE:
+            yield Fault(raw, f"\\{escape[2]} is no byte, which has three decimal digits up to \\{MAX_BYTE}")
+            return
         if escape[1]:
             yield Fault(
                 raw,

@@ -13,6 +13,7 @@ from handfast_lint.commands import INTEGER_REPLIES, TEXT_REPLIES
 from handfast_lint.flow import Origin
 from handfast_lint.memo import Memo
 from handfast_lint.parsing import Node
+from handfast_lint.scopes import Variable
 from handfast_lint.script import CheckedScript
 
 __all__ = ["TOO_LARGE", "Values"]
@@ -34,6 +35,13 @@ TEXTS = (
 )
 
 
+_SIZED = ("tonumber", "math.floor", "math.ceil", "math.abs", "math.max", "math.min", "math.pow", "math.ldexp")
+"""Functions whose result is as large as their arguments make it."""
+
+DIGITS = 14
+"""Digits that Lua writes of a number."""
+
+
 class Values:
     """Properties of the values of one script."""
 
@@ -42,15 +50,20 @@ class Values:
         self._flow = script.flow
         self._memo = Memo().get
         for statement in script.nodes:  # in the order of the source, so that questions do not nest deeply
-            for value in statement.many("values"):
+            # What is assigned to comes first: it has one answer, which those of all values for it then use.
+            for value in (*statement.many("names"), *statement.many("targets"), *statement.many("values")):
                 for know in (self.is_text, self.size, self.has_fraction):
                     know(value)
+
+    def _meant(self, node: Node) -> Node | Variable:
+        """Return the variable that a name means, which has the same answers wherever it is read; else the node."""
+        return self._script.scopes.variable(node) or node
 
     # Strings and numbers.
 
     def is_text(self, node: Node) -> bool:
         """Return whether a value is a string from outside, or may be one if it has a default."""
-        return self._memo(("text", node), lambda: self._is_text(node), otherwise=False)
+        return self._memo(("text", self._meant(node)), lambda: self._is_text(node), otherwise=False)
 
     def _is_text(self, node: Node) -> bool:
         match node.kind:
@@ -102,7 +115,7 @@ class Values:
 
     def size(self, node: Node) -> float | None:
         """Return how large a number gets, as far as known; None if nothing is known."""
-        return self._memo(("size", node), lambda: self._size(node), otherwise=None)
+        return self._memo(("size", self._meant(node)), lambda: self._size(node), otherwise=None)
 
     def _size(self, node: Node) -> float | None:
         match node.kind:
@@ -112,22 +125,42 @@ class Values:
                 return self.size(node.one("operand"))
             case "binary" if node.word in ARITHMETIC:
                 return _combined(node.word, self.size(node.one("left")), self.size(node.one("right")))
-            case "call" if node.many("arguments"):
-                if self._flow.called(node) in ("tonumber", "math.floor", "math.ceil", "math.abs", "math.max"):
-                    return _largest(map(self.size, node.many("arguments")))
+            case "call" if node.many("arguments") and self._flow.called(node) in _SIZED:
+                return self._size_of_call(self._flow.called(node), node.many("arguments"))
         origins = self._flow.origins(node)
         return _largest(self._size_from(origin, node) for origin in origins)
+
+    def _size_of_call(self, called: str, arguments: list[Node]) -> float | None:
+        sizes = [self._size_of_text(one) if called == "tonumber" else self.size(one) for one in arguments]
+        if called in ("math.pow", "math.ldexp") and len(sizes) == 2:
+            return _power(*sizes) if called == "math.pow" else _combined("*", sizes[0], _power(2, sizes[1]))
+        if called == "math.min":
+            return min((size for size in sizes if size is not None), default=None)
+        return _largest(sizes)
+
+    def _size_of_text(self, node: Node) -> float | None:
+        """Return how large a number gets that may be given as a text."""
+        if node.kind != "string":
+            return self.size(node)
+        try:
+            return abs(_number(node.word.strip()))
+        except ValueError:
+            return None
 
     def _size_from(self, origin: Origin, asked: Node) -> float | None:
         if origin.kind == "item" and self._replies(origin.node, frozenset({"TIME"})):
             return NOW_S
         return self.size(origin.node) if origin.kind == "value" and origin.node is not asked else None
 
+    def is_cut(self, node: Node) -> bool:
+        """Return whether it is a number with a fraction that Lua writes with fewer digits."""
+        return node.kind == "number" and float(f"{_value(node):.{DIGITS}g}") != _value(node)
+
     # Fractions.
 
     def has_fraction(self, node: Node) -> bool:
         """Return whether it is a number that is not whole for some inputs."""
-        return self._memo(("fraction", node), lambda: self._has_fraction(node), otherwise=False)
+        return self._memo(("fraction", self._meant(node)), lambda: self._has_fraction(node), otherwise=False)
 
     def _has_fraction(self, node: Node) -> bool:  # noqa: PLR0911 -- one for each kind of node
         match node.kind:
@@ -136,6 +169,8 @@ class Values:
                 return math.isfinite(value) and not value.is_integer()
             case "unary" if node.word == "-":
                 return self.has_fraction(node.one("operand"))
+            case "index" if self._flow.path(node) in FRACTIONAL:
+                return True
             case "binary" if node.word == "/":
                 return not self._divides_evenly(node)
             case "binary" if node.word == "-" and _takes_fraction_off(node):
@@ -181,7 +216,16 @@ def _combined(operator: str, left: float | None, right: float | None) -> float |
         "*": left * right,
         "/": left / right if right else None,
     }
-    return results.get(operator)
+    return _power(left, right) if operator == "^" else results.get(operator)
+
+
+def _power(base: float | None, exponent: float | None) -> float | None:
+    if base is None or exponent is None:
+        return None
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
 
 
 def _largest(sizes: Iterable[float | None]) -> float | None:
@@ -189,7 +233,11 @@ def _largest(sizes: Iterable[float | None]) -> float | None:
 
 
 def _value(node: Node) -> float:
-    text = node.word
+    return _number(node.word)
+
+
+def _number(text: str) -> float:
+    """Read a number as Lua does. Raises ValueError."""
     try:
         return float(int(text, 16)) if text[:2].lower() == "0x" else float(text)
     except ValueError:

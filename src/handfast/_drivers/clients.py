@@ -18,7 +18,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.client import Pipeline as AsyncPipeline
 from redis.asyncio.cluster import ClusterPipeline as AsyncClusterPipeline
-from redis.client import Pipeline
+from redis.client import NEVER_DECODE, Pipeline
 from redis.cluster import ClusterPipeline
 from redis.crc import key_slot
 from redis.exceptions import NoScriptError, ResponseError
@@ -57,16 +57,20 @@ def is_pipeline(client: Any) -> bool:
     return isinstance(client, _PIPELINES) and (client.explicit_transaction or not client.watching)
 
 
-def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
-    """Run a script and return its reply, as the client returns it. Raises ScriptError if the script fails."""
+def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value], *, raw: bool = False) -> Any:
+    """Run a script and return its reply, as the client returns it; ``raw``: with bytes, whatever the client decodes.
+
+    Raises ScriptError if the script fails.
+    """
+    options = {NEVER_DECODE: True} if raw else {}
     evalsha, eval_source = _commands(client, script, keys, args)
     try:
         try:
-            return client.execute_command(*evalsha)
+            return client.execute_command(*evalsha, **options)
         except NoScriptError as error:
             if not is_noscript(f"NOSCRIPT {error}"):  # a reply of the script itself, which has run
                 raise
-            return client.execute_command(*eval_source)
+            return client.execute_command(*eval_source, **options)
     except ResponseError as error:
         fault = blame(script, error)
         if fault is None:
@@ -74,16 +78,19 @@ def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Va
         raise fault from error
 
 
-async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
+async def run_async(
+    client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value], *, raw: bool = False
+) -> Any:
     """Do what `run` does through an asyncio client."""
+    options = {NEVER_DECODE: True} if raw else {}
     evalsha, eval_source = _commands(client, script, keys, args)
     try:
         try:
-            return await client.execute_command(*evalsha)
+            return await client.execute_command(*evalsha, **options)
         except NoScriptError as error:
             if not is_noscript(f"NOSCRIPT {error}"):  # a reply of the script itself, which has run
                 raise
-            return await client.execute_command(*eval_source)
+            return await client.execute_command(*eval_source, **options)
     except ResponseError as error:
         fault = blame(script, error)
         if fault is None:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from handfast._engine.resp import ErrorReply
 
-__all__ = ["Reader", "Reply", "reader", "tagged"]
+__all__ = ["Reader", "Reply", "is_named", "reader", "tagged"]
 
 Reader: TypeAlias = Callable[[Any], Any]
 
@@ -113,6 +113,19 @@ def reader(annotation: Any, whole: Reader) -> Reader:
         if found is not None:
             return found
     raise TypeError(f"a reply cannot be read as {annotation!r}")
+
+
+def is_named(annotation: Any) -> bool:
+    """Return whether an annotation names the types of all parts of a reply, so that none is passed on as it comes."""
+    if annotation in (Any, object, Reply, *_COLLECTIONS, dict):
+        return False
+    if typing.get_origin(annotation) is typing.Literal:
+        return True
+    inner: Iterable[Any] = typing.get_args(annotation)
+    if isinstance(annotation, type) and (dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields")):
+        hints = typing.get_type_hints(annotation)
+        inner = [hints.get(name, Any) for name in getattr(annotation, "_fields", hints)]
+    return all(is_named(one) for one in inner if one is not Ellipsis)
 
 
 def _plain(annotation: Any, _: Reader) -> Reader | None:

@@ -39,8 +39,8 @@ def target_of(given: Any, paramstyle: str | None) -> Target:
     if callable(getattr(given, "connection", None)):
         given = given.connection()  # of a Session: that of its transaction
     dialect = getattr(given, "dialect", None)
-    pooled = getattr(given, "connection", given)
-    connection = getattr(pooled, "dbapi_connection", pooled)
+    pooled = given if hasattr(given, "dbapi_connection") else given.connection
+    connection = pooled.dbapi_connection
     return Target(connection, paramstyle or getattr(dialect, "paramstyle", None) or _paramstyle(connection))
 
 

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from handfast_lint import RULES, check
+from handfast_lint.memo import Memo
 from tests.gate.lint.test_lint import scripts
 
 REFUSED = r"""
@@ -198,3 +199,73 @@ def test_message_names_the_error_and_the_remedy(source, line, words):
 
 def test_syntax_error_skips_the_other_rules():
     assert rules_of("-- KEYS a b\nx = redis.call('KEYS', '*'") == ["syntax"]
+
+
+def many(text, count, joint=""):
+    return joint.join(text.format(n=number) for number in range(count))
+
+
+LIMITS = {
+    "locals": (200, lambda count: f"local {many('a{n}', count, ', ')}\nreturn 1"),
+    "locals of a function": (200, lambda count: f"local function f()\nlocal {many('a{n}', count, ', ')}\nend"),
+    "locals beside ...": (199, lambda count: f"local function f(...)\nlocal {many('a{n}', count, ', ')}\nend"),
+    "locals in a loop": (196, lambda count: f"for i = 1, 2 do\nlocal {many('a{n}', count, ', ')}\nend"),
+    "local functions": (200, lambda count: many("local function a{n}() end\n", count)),
+    "parameters": (200, lambda count: f"local function f({many('a{n}', count, ', ')}) end"),
+    "upvalues": (
+        60,
+        lambda count: f"{many('local a{n} = 1 ', count)}\nlocal function f() return {many('a{n}', count, '+')} end",
+    ),
+    "concatenations": (199, lambda count: "return " + many("'a'", count, "..")),
+    "parentheses": (198, lambda count: "return " + "(" * count + "1" + ")" * count),
+    "signs": (198, lambda count: "return " + "not " * count + "1"),
+    "calls in calls": (198, lambda count: "return " + "tostring(" * count + "1" + ")" * count),
+    "functions in functions": (99, lambda count: "return " + "function() return " * count + "1" + " end" * count),
+    "values of a call": (248, lambda count: f"return tostring({many('1', count, ',')})"),
+    "values beside locals": (
+        198,
+        lambda count: f"local {many('a{n}', 50, ',')} return tostring({many('1', count, ',')})",
+    ),
+    "variables in an assignment": (200, lambda count: f"local t = {{}} {many('t.a{n}', count, ',')} = 1"),
+    "the value of an escape": (255, lambda count: f"return '\\{count}'"),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_what_is_too_much_for_the_compiler_of_the_server_is_a_finding(raw, what):
+    most, make = LIMITS[what]
+    raw.script_load(make(most))
+    assert "syntax" not in [finding.rule for finding in check(make(most))]
+    with pytest.raises(redis.ResponseError, match="ompiling script"):
+        raw.script_load(make(most + 1))
+    assert [finding.rule for finding in check(make(most + 1))] == ["syntax"]
+
+
+def test_what_is_long_and_not_deep_is_no_finding(raw):
+    for source in (
+        "return " + many("1", 900, " + "),
+        "if 1 then return 1 " + many("elseif {n} then return 2 ", 900) + "end",
+        "return #{" + many("{n}", 900, ", ") + "}",
+        many("do local a{n} = 1 end ", 300),
+    ):
+        raw.script_load(source)
+        assert "error" not in [finding.severity for finding in check(source)]
+
+
+def test_time_does_not_grow_with_the_square_of_the_lines():
+    """Of what one variable is asked about, in the number of questions: time itself differs from run to run."""
+    asked = []
+
+    def questions(lines):
+        script = "local n = 0\n" + "n = n + 1\n" * lines + "return 'n' .. n"
+        with pytest.MonkeyPatch.context() as patch:
+            count = [0]
+            get = Memo.get
+            patch.setattr(
+                Memo, "get", lambda *args, **named: (count.__setitem__(0, count[0] + 1), get(*args, **named))[1]
+            )
+            check(script)
+        return count[0]
+
+    asked = [questions(lines) for lines in (100, 200, 400)]
+    assert asked[2] - asked[1] < 2.5 * (asked[1] - asked[0])

@@ -127,7 +127,7 @@ def _joined(script: CheckedScript, values: Values, node: Node) -> Iterator[Findi
             f"{shown} has more than the 14 digits that Lua writes, so the last ones are lost: "
             f"write string.format('%.0f', {shown})",
         )
-    elif values.has_fraction(node) and node.kind != "number":
+    elif values.is_cut(node) or (values.has_fraction(node) and node.kind != "number"):
         yield script.finding(
             "number-as-text",
             node,

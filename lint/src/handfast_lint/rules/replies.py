@@ -16,6 +16,7 @@ __all__ = ["RULES", "check"]
 
 RULES = {
     "reply": "The script returns the replies that its header lists under REPLY, and every one of them.",
+    "never-nil": "No reply of a command is compared with nil: a missing value is false in scripts.",
     "lossy-reply": "No reply has parts that the protocol drops: fractions, items after a nil, named fields.",
 }
 
@@ -49,6 +50,32 @@ def check(script: CheckedScript) -> Iterator[Finding]:
     for _, value in returned:
         if value is not None:
             yield from _lost(script, values, value)
+    if not any(script.flow.called(node) == "redis.setresp" for node in script.nodes):  # with RESP3 it is nil
+        for node in script.nodes:
+            if node.kind == "binary" and node.word in ("==", "~="):
+                yield from _never_nil(script, node)
+
+
+def _never_nil(script: CheckedScript, node: Node) -> Iterator[Finding]:
+    for one, other in (("left", "right"), ("right", "left")):
+        if node.one(one).kind == "nil" and _is_reply(script, node.one(other)):
+            answer = "never" if node.word == "==" else "always"
+            yield script.finding(
+                "never-nil",
+                node,
+                f"a missing value is false in a script, so {node.word} nil is {answer} true: compare it with false",
+            )
+
+
+def _is_reply(script: CheckedScript, value: Node) -> bool:
+    """Return whether a value is the whole reply of a command in any case."""
+    if value.kind == "call":
+        return script.flow.called(value) in CALLS
+    variable = script.scopes.variable(value)
+    return variable is not None and all(
+        giving.how == "value" and giving.index == 0 and giving.node.kind == "call" and _is_reply(script, giving.node)
+        for giving in variable.given
+    )
 
 
 def _returns(script: CheckedScript) -> list[Node]:

@@ -49,3 +49,19 @@ mine.count = bit.band(total, 255)
 return {count(ARGV[1]), cjson.encode(mine), struct.pack('i', i), math.pi > 3, redis.sha1hex('')}
 -- === libraries of newer Luas
 return utf8.char(228) .. bit32.band(1, 3) --! global global
+-- === the arguments of a function with ..., as a table
+local function total(...)
+  local sum = arg.n
+  for _, value in ipairs(arg) do
+    sum = sum + value
+  end
+  return sum
+end
+return total(1, 2)
+-- === which is not there where ... is used
+local function total(...)
+  return arg.n + select('#', ...) --! global
+end
+return total(1, 2)
+-- === nor outside of one
+return arg[1] --! global

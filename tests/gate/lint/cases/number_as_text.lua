@@ -52,3 +52,17 @@ return string.format('%s %d%%', ARGV[1], 7)
 local before, behind = redis.call('TIME'), redis.call('TIME')
 local from, to = before[1] * 1000000 + before[2], behind[1] * 1000000 + behind[2]
 return (to - from) .. 'us, until ' .. (to - 1000) --! number-as-text
+-- === powers
+return 'v' .. 2 ^ 53 --! number-as-text
+-- === powers by name
+return tostring(math.pow(10, 16)) --! number-as-text
+-- === a text that is a large number
+return 'v' .. tonumber('12345678901234567') --! number-as-text
+-- === more digits than are written
+return 'v' .. 12345678.123456789 --? number-as-text
+-- === a constant
+return 'v' .. math.pi --? number-as-text
+-- === the smaller of two
+return 'v' .. math.min(2 ^ 53, 2 ^ 60) --! number-as-text
+-- === small powers, and numbers that are written whole
+return 'v' .. 2 ^ 10 .. math.min(5, 2 ^ 53) .. 0.5 .. 1.5e-10 .. tonumber('12')
