@@ -54,7 +54,11 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
         The findings, in the order of the lines.
 
     """
-    parsed = parse(source)
+    try:
+        parsed = parse(source)
+    except UnicodeEncodeError as fault:
+        line = source.count("\n", 0, fault.start) + 1
+        return [Finding(name, line, 1, "syntax", "error", "this is not valid Unicode: save the file as UTF-8")]
     lines = source.split("\n")
     if broken := faults(parsed, source):
         return sorted(Finding(name, *place_of(fault.raw, lines), "syntax", "error", fault.message) for fault in broken)

@@ -12,7 +12,7 @@ How often a command is sent again after a lost reply is up to the client; redis-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import redis
 import redis.asyncio
@@ -114,7 +114,10 @@ def _commands(
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """Return the commands by digest and by source. Raises ValueError if a cluster cannot run the script."""
     if isinstance(client, _CLUSTERS):
-        slots = {key_slot(key if isinstance(key, bytes) else str(key).encode()): key for key in keys}
+        encoder = getattr(
+            cast("Any", client), "cluster_client", client
+        ).encoder  # an asyncio pipeline has none of its own
+        slots = {key_slot(encoder.encode(key)): key for key in keys}
         if len(slots) > 1:
             one, other, *_ = slots.values()
             raise ValueError(

@@ -8,7 +8,8 @@ With ``fold_case`` an entry is the folded name, a zero byte and the name as give
 longer names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the
 separator and sorts after it. With ``ranked`` a second sorted set has the same entries by rank.
 
-Completion is one read for names without a rank, which lie side by side on the server. For ranked names the server
+Completion is one read for up to 500 names without a rank, which lie side by side on the server, and one for each 500
+more: a server ends a connection that has more than 32 MB to read. For ranked names the server
 chooses the one of two ways that is likely to be shorter (see ``names_best.lua``): to scan all names with the prefix, or
 to walk from the best rank down until enough names match. One call is nearly always enough; otherwise further short
 calls follow. A walk that took longer than a scan would is abandoned for the scan. The result of several calls is not a
@@ -26,6 +27,7 @@ from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
+from handfast._structures.sending import BATCH
 
 __all__ = ["AutocompleteCalls", "complete"]
 
@@ -93,9 +95,9 @@ class AutocompleteCalls:
             return Call(UNRANK.prefix_for(2, len(entries)), pack([self._names, self._ranks, *entries]))
         return Call(command("ZREM", 1 + len(entries)), pack([self._names, *entries]))
 
-    def first(self, prefix: bytes, limit: int) -> Call:
-        """Read the first entries that begin with a prefix, at most ``limit``."""
-        span = (b"[" + prefix, b"(" + prefix + END)
+    def first(self, prefix: bytes, limit: int, after: bytes = b"") -> Call:
+        """Read the first entries that begin with a prefix, at most ``limit``; or those behind one of them."""
+        span = (b"(" + after if after else b"[" + prefix, b"(" + prefix + END)
         return Call(command("ZRANGEBYLEX", 6), pack([self._names, *span, "LIMIT", 0, limit]))
 
     def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
@@ -131,11 +133,22 @@ def fold(text: str) -> str:
 def complete(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple[str, ...]]:
     """Return at most ``limit`` names with that prefix: the first in byte order, or those of the highest score."""
     if not index.ranked:
-        answer: Answer = yield index.first(prefix, limit)
-        return tuple(map(index.name_of, answer.reply))
-    answer = yield index.best(prefix, limit)
+        return (yield from _first(index, prefix, limit))
+    answer: Answer = yield index.best(prefix, min(limit, BATCH))
     entries = yield from (_scan if answer.reply[0] == b"scanned" else _walk)(index, prefix, limit, answer)
     return tuple(map(index.name_of, entries))
+
+
+def _first(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple[str, ...]]:
+    """Read the names in their order, batch by batch."""
+    found: list[bytes] = []
+    while len(found) < limit:
+        wanted = min(BATCH, limit - len(found))
+        answer: Answer = yield index.first(prefix, wanted, after=found[-1] if found else b"")
+        found += answer.reply
+        if len(answer.reply) < wanted:
+            break
+    return tuple(map(index.name_of, found))
 
 
 def _scan(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
@@ -148,7 +161,7 @@ def _scan(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -
         del best[limit:]
         if not last:
             return [entry for _, entry in best]
-        answer = yield index.best(prefix, limit, "scan", after=last)
+        answer = yield index.best(prefix, min(limit, BATCH), "scan", after=last)
 
 
 def _walk(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
@@ -160,6 +173,6 @@ def _walk(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -
         if not following or len(found) >= min(limit, matching):
             return found
         if following > matching:
-            answer = yield index.best(prefix, limit, "scan")
+            answer = yield index.best(prefix, min(limit, BATCH), "scan")
             return (yield from _scan(index, prefix, limit, answer))
-        answer = yield index.best(prefix, limit - len(found), "walk", start=following, after=last)
+        answer = yield index.best(prefix, min(limit - len(found), BATCH), "walk", start=following, after=last)

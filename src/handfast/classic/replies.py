@@ -6,5 +6,5 @@ __all__ = ["text"]
 
 
 def text(value: str | bytes) -> str:
-    """Return the value as str."""
-    return value.decode() if isinstance(value, bytes) else value
+    """Return the value as str. Bytes that are no text stay different from each other."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value

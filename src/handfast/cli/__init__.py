@@ -122,6 +122,7 @@ def _group() -> click.Group:
             if cmd_name in COMMANDS:
                 module, _, attribute = COMMANDS[cmd_name][0].partition(":")
                 command: click.Command = getattr(importlib.import_module(module), attribute)
+                command.help = command.help or COMMANDS[cmd_name][1]  # without docstrings, with python -OO
                 return command
             plugin = _plugins().get(cmd_name)
             if plugin is None and cmd_name in ELSEWHERE and not ctx.resilient_parsing:

@@ -22,11 +22,12 @@ from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from handfast.embedded import supervisor
 from handfast.errors import NoServer
 
-__all__ = ["PrivateServer", "find_binary", "shared_url"]
+__all__ = ["PrivateServer", "find_binary", "private_folder", "shared_url"]
 
 PLACE = "/tmp"  # noqa: S108 -- the folder in it is private, and is checked to be
 """Where the folder of the shared server lies. No environment variable changes it: a cron job and a login shell must
@@ -85,7 +86,7 @@ class PrivateServer:
     """
 
     def __init__(self, *options: str) -> None:
-        self._folder = tempfile.mkdtemp(prefix="handfast-")
+        self._folder = private_folder()
         self.socket: str = f"{self._folder}/s"
         self._server = supervisor.SupervisedServer(find_binary(), self._folder, *options, remove_dir=True)
         try:
@@ -98,7 +99,7 @@ class PrivateServer:
     @property
     def url(self) -> str:
         """The URL of the server."""
-        return f"unix://{self.socket}"
+        return f"unix://{quote(self.socket)}"
 
     def close(self) -> None:
         """End the server and wait for its end."""
@@ -111,6 +112,18 @@ class PrivateServer:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def private_folder() -> str:
+    """Make a folder for the socket ``s`` of a server, and its log. Raises NoServer if none can listen in it."""
+    folder = tempfile.mkdtemp(prefix="handfast-")
+    if (size := len(os.fsencode(f"{folder}/s"))) > supervisor.MAX_PATH_BYTES:
+        Path(folder).rmdir()
+        raise NoServer(
+            f"the path of the server's socket is too long, {folder}/s: it has {size} bytes, and a unix socket takes "
+            f"{supervisor.MAX_PATH_BYTES}; set TMPDIR to a shorter folder"
+        )
+    return folder
 
 
 def shared_url() -> str:
@@ -183,7 +196,9 @@ def _await_pong(folder: str, server: supervisor.SupervisedServer) -> None:
     until = time.monotonic() + supervisor.START_TIMEOUT_S
     while not supervisor.answers(f"{folder}/s", until - time.monotonic()):
         if server.has_exited:
-            raise NoServer(f"the embedded server {find_binary()} ended as soon as it was started; is it a server?")
+            raise NoServer(
+                f"the embedded server {find_binary()} ended as soon as it was started: {server.said() or 'is it a server?'}"
+            )
         if time.monotonic() > until:
             raise NoServer(_silence(folder))
         time.sleep(0.005)

@@ -18,6 +18,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 __all__ = ["START_TIMEOUT_S", "SupervisedServer", "answers", "server_pid"]
@@ -31,17 +32,24 @@ START_TIMEOUT_S = 10.0
 POLL_S = 0.5
 """Time, in seconds, between two checks of the server's clients."""
 
+SPARE = ".spare"
+"""End of the second name of the socket."""
+
+MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+"""The longest path that a unix socket can have, in bytes."""
+
 _SHELL = """
 remove_dir=$1; folder=$2; shift 2
 exec 3<&0
-"$@" </dev/null >/dev/null 2>&1 3<&- &
+"$@" </dev/null 3<&- &
 server=$!
 { read -r _ <&3; kill -9 $server; } 2>/dev/null &
 reader=$!
 exec 3<&-
 wait $server
 kill $reader 2>/dev/null
-[ -z "$remove_dir" ] || rm -rf "$folder"
+PATH="$PATH:/usr/bin:/bin"
+[ -z "$remove_dir" ] || { tail -n 5 "$folder/log"; rm -rf "$folder"; } 2>/dev/null
 """
 
 
@@ -62,12 +70,14 @@ class SupervisedServer:
     ) -> None:
         command = [binary, "--port", "0", "--unixsocket", f"{folder}/s", "--unixsocketperm", "700"]
         command += ["--save", "", "--appendonly", "no", "--dir", folder, "--logfile", f"{folder}/log", *options]
+        # Errors before the server has a log, and the end of a log that is removed with the folder.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the server
         # A session of its own: Ctrl-C in the terminal must not end the server, which is needed for cleanup.
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _SHELL, "sh", "yes" if remove_dir else "", folder, *command],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
             start_new_session=True,
             pass_fds=keep_open,
         )
@@ -76,6 +86,12 @@ class SupervisedServer:
     def has_exited(self) -> bool:
         """Whether the server process has ended."""
         return self._shell.poll() is not None
+
+    def said(self) -> str:
+        """Return the last lines that the server wrote when it did not start, once it `has_exited`."""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").split("\n")
+        return " ".join(line.strip() for line in lines[-6:]).strip()
 
     def end(self) -> None:
         """Kill the server and wait for its end."""
@@ -87,6 +103,7 @@ class SupervisedServer:
             with contextlib.suppress(OSError):
                 pipe.close()
         self._shell.wait()
+        self._output.close()
 
 
 def server_pid(path: str) -> int:
@@ -117,9 +134,10 @@ def supervise(binary: str, folder: str) -> None:
         if server.has_exited or time.monotonic() > until:
             return
         time.sleep(0.005)
+    _keep_another_name(path)
     with _connect(path) as connection:
         seen, idle_since = -1, time.monotonic()
-        while not server.has_exited and _is_there(folder, lock):
+        while not server.has_exited and _is_there(folder, lock) and _can_be_reached(path):
             info = _info(connection)
             # One client is this process. Clients that came and left in between count, too.
             if int(info[b"connected_clients"]) > 1 or _connections(info) != seen or _has_leases(info):
@@ -141,7 +159,7 @@ def _end_unused(server: SupervisedServer, folder: str, seen: int) -> bool:
             os.rename(moved, socket_path)
             return False
     server.end()
-    for path in (moved, f"{folder}/log"):
+    for path in (moved, f"{socket_path}{SPARE}", f"{folder}/log"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     return True
@@ -153,6 +171,22 @@ def _is_there(folder: str, lock: int) -> bool:
         return os.path.samestat(os.stat(folder), os.fstat(lock))
     except FileNotFoundError:
         return False
+
+
+def _keep_another_name(path: str) -> None:
+    """Give the socket a second name, by which it gets the first one back if that is removed. Not all systems can."""
+    with contextlib.suppress(OSError):
+        os.unlink(path + SPARE)
+    with contextlib.suppress(OSError):
+        os.link(path, path + SPARE)
+
+
+def _can_be_reached(path: str) -> bool:
+    """Return whether the socket is there, put back if it was removed: a cleaner of the folder may have done that."""
+    if not os.path.exists(path):
+        with contextlib.suppress(OSError):
+            os.link(path + SPARE, path)
+    return os.path.exists(path)
 
 
 def _has_leases(info: dict[bytes, bytes]) -> bool:

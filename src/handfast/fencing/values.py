@@ -326,4 +326,4 @@ def _nothing(_: Any) -> None:
 
 
 def _number(digits: Any) -> int | None:
-    return None if digits is None else int(digits)
+    return None if digits is None else int(float(digits) if not digits.isdigit() else digits)

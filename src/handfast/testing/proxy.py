@@ -18,13 +18,13 @@ import logging
 import select
 import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal, Self
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from handfast.embedded import private_folder
 from handfast.testing.commands import Command, Match, anything
 from handfast.testing.connection import THREAD_NAME, ProxiedConnection
 from handfast.testing.faults import Direction, Fault, Rule, Rules
@@ -363,7 +363,7 @@ class FaultProxy:
                 listener.bind(("127.0.0.1", 0))
                 self.port = listener.getsockname()[1]
             else:
-                self._folder = tempfile.mkdtemp(prefix="handfast-")
+                self._folder = private_folder()
                 self.path = f"{self._folder}/s"
                 listener.bind(self.path)
             listener.listen(BACKLOG)
@@ -443,7 +443,7 @@ def _rebuilt(parts: SplitResult, path: str | None, port: int | None) -> str:
         database = parts.path.strip("/")
     if path is not None:
         options = [option for option in (query, f"db={database}" if database else "") if option]
-        return f"unix://{user}{at}{path}" + ("?" + "&".join(options) if options else "")
+        return f"unix://{user}{at}{quote(path)}" + ("?" + "&".join(options) if options else "")
     return f"redis://{user}{at}127.0.0.1:{port}" + (f"/{database}" if database else "") + (f"?{query}" if query else "")
 
 

@@ -19,19 +19,19 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
+from urllib.parse import quote
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from handfast.embedded import find_binary, supervisor
+from handfast.embedded import find_binary, private_folder, supervisor
 from handfast.errors import NoServer
 
 __all__ = ["ServerController"]
@@ -44,9 +44,7 @@ TIMEOUT_S = 10.0
 MAX_SHRINKS = 40
 """How often maxmemory is lowered by 1 % until keys are evicted."""
 
-_CLEANER = (
-    'read -r _; i=0; while [ -e "$1" ] && [ $i -lt 100 ]; do rm -rf "$1" 2>/dev/null || sleep 0.05; i=$((i+1)); done'
-)
+_CLEANER = 'read -r _; PATH="$PATH:/usr/bin:/bin"; i=0; while [ -e "$1" ] && [ $i -lt 100 ]; do rm -rf "$1" 2>/dev/null || sleep 0.05; i=$((i+1)); done'
 """Shell script that removes the folder when this process closes its pipe or ends. It tries again while the server,
 which may still be ending, writes to the folder."""
 
@@ -75,7 +73,7 @@ class ServerController:
         if persistent:
             self._options += ["--appendonly", "yes", "--appendfsync", "always"]
         self._persistent = persistent
-        self._folder = tempfile.mkdtemp(prefix="handfast-")
+        self._folder = private_folder()
         self._cleaner = subprocess.Popen(
             ["/bin/sh", "-c", _CLEANER, "sh", self._folder],
             stdin=subprocess.PIPE,
@@ -104,7 +102,7 @@ class ServerController:
     @property
     def url(self) -> str:
         """The URL of the server. It stays the same after a restart."""
-        return f"unix://{self.socket}"
+        return f"unix://{quote(self.socket)}"
 
     @property
     def running(self) -> bool:

@@ -152,6 +152,66 @@ def test_a_server_whose_folder_was_removed_ends(folder):
     assert supervisor.server_pid(f"{folder}/s") != pid
 
 
+def test_a_server_whose_socket_was_removed_is_reached_again_with_its_leases(folder):
+    with Handfast(shared_url()) as hf:
+        lease = hf.lock("a", ttl=60).acquire()
+        pid = supervisor.server_pid(f"{folder}/s")
+        (folder / "s").unlink()
+        with Handfast(shared_url()) as other:
+            assert other.lock("a").status().holders[0].fence == lease.fence
+        assert supervisor.server_pid(f"{folder}/s") == pid
+        lease.release()
+
+
+def test_a_server_whose_folder_was_emptied_ends_and_another_one_is_started(folder):
+    with Handfast(shared_url()) as hf:
+        hf.lock("a").acquire().release()
+        pid = supervisor.server_pid(f"{folder}/s")
+    for file in folder.iterdir():
+        file.unlink()
+    with Handfast(shared_url()) as hf:
+        hf.lock("a").acquire().release()
+    assert supervisor.server_pid(f"{folder}/s") != pid
+    eventually(lambda: not alive(pid))
+
+
+@pytest.mark.parametrize("name", ["a b", "a?b", "a#b", "a%41b", "é"])
+def test_a_server_is_found_in_a_folder_of_any_name(tmp_path_factory, monkeypatch, name):
+    with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as place:
+        odd = Path(place, name)
+        odd.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(odd))
+        with PrivateServer() as server, Handfast(server.url) as hf, redis.Redis.from_url(server.url) as client:
+            hf.lock("a").acquire().release()
+            assert client.ping()
+        assert not list(odd.iterdir())
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as place:
+        deep = Path(place, "x" * 120)
+        deep.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(deep))
+        with pytest.raises(NoServer, match=r"too long, .* set TMPDIR to a shorter folder"):
+            PrivateServer()
+        assert not list(deep.iterdir())
+
+
+@pytest.mark.parametrize("option", [("--nonsense", "1"), ("--loadmodule", "/nowhere.so")])
+def test_a_server_that_does_not_start_says_why(option):
+    with pytest.raises(NoServer, match=r"as soon as it was started: .*(nonsense|nowhere\.so)"):
+        PrivateServer(*option)
+
+
+def test_a_private_server_removes_its_folder_where_path_has_no_programs(monkeypatch):
+    binary = find_binary()
+    monkeypatch.setenv("HANDFAST_SERVER", binary)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with PrivateServer() as server:
+        folder = Path(server.socket).parent
+    assert not folder.exists()
+
+
 def test_a_server_is_not_ended_under_a_client_that_just_came():
     with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as folder:
         server, path = supervisor.SupervisedServer(find_binary(), folder), f"{folder}/s"

@@ -60,6 +60,17 @@ async def test_complete_returns_the_names_that_begin_with_the_prefix(names):
     assert await names.size() == 4
 
 
+@pytest.mark.parametrize("limit", [1, 499, 500, 501, 1000, 1200, 5000])
+async def test_many_names_are_read_in_batches(names, ranked, limit):
+    every = [f"n{number:04}" for number in range(1200)]
+    await names.add(every)
+    assert await names.complete("n", limit=limit) == tuple(every[:limit])
+    await ranked.add({name: float(number) for number, name in enumerate(every)})
+    assert await ranked.complete("n", limit=limit) == tuple(every[::-1][:limit])
+    await ranked.add({f"x{number}": 1e6 + number for number in range(900)})
+    assert await ranked.complete("n", limit=limit) == tuple(every[::-1][:limit])
+
+
 async def test_the_default_limit_is_ten_names(names):
     await names.add(f"n{number:02}" for number in range(25))
     assert await names.complete("n") == tuple(f"n{number:02}" for number in range(10))

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+import redis
 
-from handfast import Handfast, classic
+from handfast import Handfast, ServerUnsupported, classic
 from handfast.classic import watch
+from handfast.classic.watch import pipelines
 from handfast.testing import command, script
 from tests._support import listings
 from tests._support.helpers import eventually
@@ -71,6 +73,29 @@ def test_lock_expires_after_whole_seconds(form, conn):
     assert 1200 < conn.pttl("lock:a") <= 2000
     conn.pexpire("lock:a", 1)
     assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=5)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1e18])
+def test_a_time_that_no_server_takes_grants_nothing_and_leaves_nothing(form, conn, raw, seconds):
+    for _ in range(2):
+        with pytest.raises(redis.ResponseError):
+            form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0, lock_timeout=seconds)
+        assert not raw.exists("lock:a")
+
+
+def test_a_token_that_is_no_text_releases_nothing(form, conn):
+    assert form.acquire_lock_with_timeout(conn, "a")
+    assert form.release_lock(conn, "a", b"\xff\xfe") is False
+
+
+def test_a_cluster_is_refused_where_its_pipelines_cannot_watch(monkeypatch):
+    class Cluster(redis.RedisCluster):
+        def __init__(self): ...
+
+    monkeypatch.setattr(pipelines, "WATCHES_IN_CLUSTERS", False)
+    for call in (watch.acquire_lock_with_timeout, watch.release_lock, watch.autocomplete_on_prefix):
+        with pytest.raises(ServerUnsupported, match=r"has no WATCH for a cluster; take 6\.2 or newer"):
+            call(Cluster(), "a", *(["x"] if call is not watch.acquire_lock_with_timeout else []))
 
 
 @pytest.mark.parametrize(("one", "other"), [(watch, classic), (classic, watch)], ids=["first-lua", "lua-first"])

@@ -247,6 +247,36 @@ def test_run_prints_every_type_of_reply(handfast, source, shown):
     assert done.stdout.rstrip("\n") in (shown if isinstance(shown, tuple) else (shown,))
 
 
+@pytest.mark.parametrize(
+    ("source", "as_text", "as_json"),
+    [
+        ("return {1, redis.error_reply('A b')}", "1) (integer) 1\n2) (error) A b", [1, {"error": "A b"}]),
+        ("redis.setresp(3) return {double = 1/0}", ("(double) inf", '"inf"'), "inf"),
+    ],
+)
+def test_run_prints_what_json_has_no_word_for(handfast, source, as_text, as_json):
+    assert handfast("run", "-", given=source).stdout.rstrip("\n") in as_text
+    done = handfast("run", "-", "--json", given=source)
+    assert (done.exit_code, json.loads(done.stdout)) == (0, as_json)
+
+
+def test_run_reads_a_file_with_a_byte_order_mark(files, handfast):
+    files(one="\ufeffreturn 1")
+    assert handfast("run", "one.lua").stdout == "(integer) 1\n"
+
+
+def test_run_passes_on_the_bytes_that_were_given(handfast):
+    done = handfast("run", "-", "--arg", "a\udcff", given="return #ARGV[1]")
+    assert (done.exit_code, done.stdout) == (0, "(integer) 2\n")
+
+
+def test_check_leaves_out_links_that_lead_nowhere(files, handfast, tmp_path):
+    files(good="return 1\n")
+    (tmp_path / ".#take.lua").symlink_to("someone@host.1234")
+    done = handfast("check", ".")
+    assert (done.exit_code, done.stderr) == (0, "1 script checked: no findings\n")
+
+
 def test_run_passes_values_in_order_without_a_header(handfast):
     done = handfast(
         "run", "-", "--key", "a=b", "--arg", "c", "--arg", "d=e", given="return {KEYS[1], ARGV[1], ARGV[2]}"

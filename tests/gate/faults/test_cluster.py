@@ -7,8 +7,9 @@ import asyncio
 import pytest
 import redis
 
-from handfast import ServerUnsupported
+from handfast import Script, ServerUnsupported
 from handfast._engine.server_errors import is_cut_off, is_transient
+from handfast.classic import watch
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
 from tests._support.helpers import eventually, eventually_async
@@ -187,3 +188,20 @@ async def test_a_cluster_may_have_numbered_databases(api, raw):
             await lease.release()
             assert await waiter > lease.fence
             assert node.info("keyspace")["db3"]["keys"]
+
+
+async def test_the_first_forms_of_the_book_run_in_a_cluster(cluster):
+    with redis.RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis").partition(",")[0]) as conn:
+        for number in range(NODES):
+            name = name_at(number)
+            mine = watch.acquire_lock_with_timeout(conn, name)
+            assert watch.release_lock(conn, name, mine) is True
+            assert watch.acquire_semaphore_with_lock(conn, f"{{{name}}}", 1)
+            watch.join_guild(conn, name, "jeff")
+            assert watch.autocomplete_on_prefix(conn, name, "j") == ["jeff"]
+
+
+async def test_keys_are_in_the_slots_of_the_clients_encoding(cluster):
+    url = cluster.url.replace("redis+cluster", "redis").partition(",")[0]
+    with redis.RedisCluster.from_url(url, encoding="latin-1") as conn:
+        assert Script("return #KEYS")(conn, keys=["{é}1", b"{\xe9}2"]) == 2

@@ -252,6 +252,11 @@ def test_what_is_long_and_not_deep_is_no_finding(raw):
         assert "error" not in [finding.severity for finding in check(source)]
 
 
+def test_a_text_that_is_not_unicode_is_a_finding():
+    (finding,) = check("return 1\nreturn '\ud800'")
+    assert (finding.rule, finding.line) == ("syntax", 2)
+
+
 def test_time_does_not_grow_with_the_square_of_the_lines():
     """Of what one variable is asked about, in the number of questions: time itself differs from run to run."""
     asked = []

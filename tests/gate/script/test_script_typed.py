@@ -119,6 +119,29 @@ async def test_a_stub_returns_its_annotated_type_with_every_client(everyone, raw
         assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("options", [{}, {"encoding_errors": "replace"}, {"encoding": "latin-1"}], ids=str)
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(bytes, b"\xe9\xff"), (list[bytes], [b"\xe9\xff"]), (bytes | None, b"\xe9\xff")]
+)
+async def test_bytes_are_those_of_the_reply_whatever_the_client_decodes(server, raw, annotation, value, options):
+    script = Script(
+        "-- KEYS k\nreturn '\\233\\255'" if annotation != list[bytes] else "-- KEYS k\nreturn {'\\233\\255'}"
+    )
+    kinds = redis.Redis, redis.asyncio.Redis
+    for kind in kinds:
+        client = kind(unix_socket_path=server.socket, decode_responses=True, **options)
+
+        def plain(client, *, k="typed"): ...
+
+        async def coroutine(client, *, k="typed"): ...
+
+        made = plain if kind is redis.Redis else coroutine
+        made.__annotations__ = {"return": annotation}
+        assert await settled(script.typed(made)(client)) == value
+        await settled(client.close() if kind is redis.Redis else client.aclose())
+    raw.script_flush()
+
+
 @pytest.mark.parametrize(
     ("annotation", "source", "words"),
     [

@@ -104,7 +104,7 @@ def _sources(ctx: click.Context, files: Iterable[str]) -> Iterator[tuple[str, by
             yield "<stdin>", sys.stdin.buffer.read()
             continue
         path = Path(file)
-        inside = sorted(path.rglob("*.lua")) if path.is_dir() else [path]
+        inside = sorted(filter(Path.is_file, path.rglob("*.lua"))) if path.is_dir() else [path]  # not a link to nothing
         if not inside:
             raise click.UsageError(f"There is no .lua file in {file!r}.", ctx)
         for one in inside:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,10 @@ def to_json(value: Any, header: Header) -> Any:
             return {str(to_json(key, header)): to_json(item, header) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [to_json(item, header) for item in value]
-        case _:
-            return value
+        case Exception():
+            return {"error": str(value)}
+    has_no_json = isinstance(value, float) and not math.isfinite(value)
+    return str(value) if has_no_json else value
 
 
 def to_text(value: Any, header: Header) -> Iterator[str]:
@@ -73,6 +76,9 @@ def _single(value: Any) -> str:
     match value:
         case None:
             return "(nil)"
+        case Exception():
+            text = f"(error) {value}"
+            return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
         case bool():
             return "(true)" if value else "(false)"
         case int():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def run(
     """
     path = Path(file)
     try:
-        source = sys.stdin.read() if file == STDIN else path.read_text(encoding="utf-8")
+        source = (sys.stdin.read() if file == STDIN else path.read_text(encoding="utf-8")).removeprefix("\ufeff")
         header = read_header(source)
     except HeaderError as fault:
         raise click.UsageError(f"The header of {file!r} is wrong, on line {fault.line}: {fault}.", ctx) from None
@@ -66,7 +67,8 @@ def run(
         raise click.UsageError(f"Cannot read {file!r}: {error.strerror}.", ctx) from None
     except UnicodeDecodeError:
         raise click.UsageError(f"{file!r} is not UTF-8.", ctx) from None
-    values = _values(ctx, header, keys, args)
+    # As the bytes that were given, which need not be UTF-8.
+    values = _values(ctx, header, [*map(os.fsencode, keys)], [*map(os.fsencode, args)])
     reply = _call(ctx, "<stdin>" if file == STDIN else file, source, values, url)
     if as_json:
         text = json.dumps(to_json(reply, header), ensure_ascii=False)
@@ -75,7 +77,7 @@ def run(
         click.echo("\n".join(to_text(reply, header)))
 
 
-def _values(ctx: click.Context, header: Header, keys: Sequence[str], args: Sequence[str]) -> dict[str, Any]:
+def _values(ctx: click.Context, header: Header, keys: Sequence[bytes], args: Sequence[bytes]) -> dict[str, Any]:
     """Return the keys and arguments of the call by name, checked before the server is contacted."""
     if not header.declares:
         return {"keys": keys, "args": args}
@@ -85,15 +87,17 @@ def _values(ctx: click.Context, header: Header, keys: Sequence[str], args: Seque
 
 
 def _named(
-    ctx: click.Context, option: str, names: Sequence[str], given: Sequence[str], *, more: bool
+    ctx: click.Context, option: str, names: Sequence[str], given: Sequence[bytes], *, more: bool
 ) -> dict[str, Any]:
     values: dict[str, Any] = {names[-1]: []} if more else {}
     known = ", ".join(names) or "none"
     for one in given:
-        name, is_named, value = one.partition("=")
+        head, is_named, value = one.partition(b"=")
+        name = head.decode(errors="replace")
         if not is_named or name not in names:
             raise click.UsageError(
-                f"{option} {one!r} does not start with NAME= for a name of the header; its names are: {known}.", ctx
+                f"{option} {os.fsdecode(one)!r} does not start with NAME= for a name of the header; its names are: {known}.",
+                ctx,
             )
         if more and name == names[-1]:
             values[name].append(value)

@@ -10,6 +10,7 @@ from redis.exceptions import WatchError
 
 from handfast.classic.autocomplete import find_prefix_range, join_guild, leave_guild
 from handfast.classic.replies import text
+from handfast.classic.watch.pipelines import require_watch, watching
 
 __all__ = ["autocomplete_on_prefix", "find_prefix_range", "join_guild", "leave_guild"]
 
@@ -26,13 +27,14 @@ def autocomplete_on_prefix(conn: redis.Redis, guild: str, prefix: str) -> list[s
         The first ten of these names at most, sorted by their bytes.
 
     """
+    require_watch(conn)
     key, identifier = f"members:{guild}", secrets.token_hex(16)
     sentinels = [f"{edge}{identifier}" for edge in find_prefix_range(prefix)]
     conn.zadd(key, dict.fromkeys(sentinels, 0))
-    with conn.pipeline() as pipe:
+    with watching(conn) as pipe:
         while True:
             try:
-                pipe.watch(key)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
+                pipe.watch(key)
                 ranks: list[Any] = [pipe.zrank(key, sentinel) for sentinel in sentinels]
                 if None in ranks:
                     return []  # another client has deleted the guild

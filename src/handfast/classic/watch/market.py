@@ -6,6 +6,7 @@ import redis
 from redis.exceptions import WatchError
 
 from handfast.classic.market import Id, require_price
+from handfast.classic.watch.pipelines import watching
 
 __all__ = ["list_item", "purchase_item"]
 
@@ -28,10 +29,10 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
     """
     require_price(price)
     inventory = f"inventory:{sellerid}"
-    with conn.pipeline() as pipe:
+    with watching(conn) as pipe:
         while True:
             try:
-                pipe.watch(inventory)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
+                pipe.watch(inventory)
                 if not pipe.sismember(inventory, str(itemid)):
                     return False
                 pipe.multi()
@@ -58,10 +59,10 @@ def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> b
     """
     buyer, seller = f"users:{buyerid}", f"users:{sellerid}"
     item = f"{itemid}.{sellerid}"
-    with conn.pipeline() as pipe:
+    with watching(conn) as pipe:
         while True:
             try:
-                pipe.watch("market:", buyer)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
+                pipe.watch("market:", buyer)
                 price = pipe.zscore("market:", item)
                 funds = int(pipe.hget(buyer, "funds") or 0)
                 if price is None or funds < price:

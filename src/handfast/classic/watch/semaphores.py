@@ -13,9 +13,9 @@ import time
 
 import redis
 
-from handfast.classic.replies import text
 from handfast.classic.semaphores import release_semaphore
 from handfast.classic.watch.locks import acquire_lock_with_timeout, release_lock
+from handfast.classic.watch.pipelines import watching
 
 __all__ = [
     "acquire_fair_semaphore",
@@ -40,8 +40,8 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
         The identifier for `release_semaphore`, or None if no permit is free.
 
     """
-    identifier, now = secrets.token_hex(16), time.time()
-    with conn.pipeline() as pipe:
+    limit, identifier, now = int(limit), secrets.token_hex(16), time.time()
+    with watching(conn) as pipe:
         pipe.zremrangebyscore(semname, "-inf", now - timeout)
         pipe.zadd(semname, {identifier: now})
         pipe.zrank(semname, identifier)
@@ -67,9 +67,9 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
         The identifier for `release_fair_semaphore`, or None if no permit is free.
 
     """
-    identifier, now = secrets.token_hex(16), time.time()
+    limit, identifier, now = int(limit), secrets.token_hex(16), time.time()
     owners = f"{semname}:owner"
-    with conn.pipeline() as pipe:
+    with watching(conn) as pipe:
         pipe.zremrangebyscore(semname, "-inf", now - timeout)
         pipe.zinterstore(owners, {owners: 1, semname: 0})
         pipe.incr(f"{semname}:counter")
@@ -97,7 +97,7 @@ def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
         True if this call released the permit, False if the caller no longer held it.
 
     """
-    with conn.pipeline() as pipe:
+    with watching(conn) as pipe:
         pipe.zrem(semname, identifier)
         pipe.zrem(f"{semname}:owner", identifier)
         return bool(pipe.execute()[0])
@@ -115,7 +115,7 @@ def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
         True if the permit was refreshed, False if it had timed out and was removed.
 
     """
-    if conn.zadd(semname, {text(identifier): time.time()}):  # added: the permit was lost
+    if conn.zadd(semname, {identifier: time.time()}):  # type: ignore[type-var]  # it takes both  # added: the permit was lost
         release_fair_semaphore(conn, semname, identifier)
         return False
     return True

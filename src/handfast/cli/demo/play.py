@@ -61,7 +61,7 @@ def _perform(stage: Stage) -> list[Finding]:
     try:
         stage.words("ready", len(stage.workers))
         for number, act in enumerate(ACTS, 1):
-            title = (act.__doc__ or "").rstrip(".")
+            title = (act.__doc__ or act.__name__.replace("_", " ").capitalize()).rstrip(".")
             stage.title(f"{number} of {len(ACTS)}  {title}")
             findings += act(stage)
     except ActFailed as failure:
