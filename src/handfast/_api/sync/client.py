@@ -106,7 +106,11 @@ class Handfast(BlockOnly, PublicObject):
         release_at_exit: Release what is still held when `close` is called, when the process exits normally (sync API),
             or when its event loop ends (asyncio API, on a loop that closes its asynchronous generators, as
             `asyncio.run` does). Else it runs out after its ttl. A process that is killed, or that ends by `os._exit` as
-            those of `multiprocessing` do, releases nothing; turn SIGTERM into SystemExit to have it exit normally.
+            those of `multiprocessing` do, releases nothing.
+        release_on_sigterm: Have SIGTERM end the process normally, with exit code 143, and set ``release_at_exit``: blocks
+            are left, and what is still held is released. A handler of the program that was there before runs instead,
+            and what is held is released when the process exits then. Threads that are no daemons run to their ends, as
+            at every exit; a second SIGTERM ends the process at once. The client must be made in the main thread.
         max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
             which is some slower and has no bound.
 
@@ -130,6 +134,7 @@ class Handfast(BlockOnly, PublicObject):
         label: str | None = None,
         retry_for: Duration = DEFAULT_RETRY_S,
         release_at_exit: bool = False,
+        release_on_sigterm: bool = False,
         max_sessions: int = DEFAULT_MAX_SESSIONS,
     ) -> None:
         check_namespace(namespace)
@@ -137,6 +142,10 @@ class Handfast(BlockOnly, PublicObject):
             utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
         retry_s = retry_seconds(retry_for)
+        if release_on_sigterm:
+            from handfast._drivers.sigterm import exit_on_sigterm
+
+            exit_on_sigterm()
         connector = SyncConnector.of(server)
         if connector is None:
             from handfast._drivers.sync.null import SyncNullDriver
@@ -149,7 +158,7 @@ class Handfast(BlockOnly, PublicObject):
                 label,
                 retry_s,
                 max_sessions,
-                release_at_exit=release_at_exit,
+                release_at_exit=release_at_exit or release_on_sigterm,
             )
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
         self._entered_rw_leases: PerCaller[WeakSet[RWLease]] = PerCaller()
