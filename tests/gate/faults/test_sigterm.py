@@ -57,9 +57,12 @@ with Handfast(url, release_on_sigterm=True) as hf, hf.lock("a") as lease:
 FORKED = """
 hf = Handfast(url, release_on_sigterm=True)
 lease = hf.lock("a").acquire()
+reading, writing = os.pipe()
 child = os.fork()
 if not child:
+    os.write(writing, b".")
     time.sleep(60)
+os.read(reading, 1)
 os.kill(child, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), hf.lock("a").locked())
 lease.release()
