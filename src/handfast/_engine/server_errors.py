@@ -46,6 +46,13 @@ _NO_LUA = r"(?i)^(?:ERR )?(?:unknown command .evalsha\b|could not find scripting
 _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
 _COMMAND = r"run the '([\w|]+)' command"
+_USES = {
+    "scan": " --for names",
+    "info": " --for check_server",
+    "config|get": " --for check_server",
+    "wait": " --for min_replicas",
+}
+"""What uses the commands that clients send outside of scripts, as `handfast acl` has it."""
 _RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
 """In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
 
@@ -142,7 +149,7 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
         advice = (
             "it does not run a command that the script needs, as services without TIME in scripts; use another server"
         )
-    message = f"the server refused a script for {name!r}: {advice} ({text})"
+    message = f"the server refused {_what(text)} for {name!r}: {advice} ({text})"
     return ServerRefused(message, name=name, changed_nothing=not (again or may_have_written(text)), reply=text)
 
 
@@ -189,7 +196,17 @@ def _advice_on_rights(text: str) -> str:
             "`handfast script load`, or allow it with ACL SETUSER … +eval"
         )
     missing = f"ACL SETUSER … +{found[1]}" if found else "ACL SETUSER"
-    return f"the user has too few rights for this script; give them with {missing}, `handfast acl` prints all that it needs"
+    use = _USES.get(found[1], "") if found else ""
+    return (
+        f"the user has too few rights for that; give them with {missing}, `handfast acl{use}` prints all that it needs"
+    )
+
+
+def _what(text: str) -> str:
+    """Return what the server refused: a script, or a command that is sent outside of scripts."""
+    found = re.search(_COMMAND, text)
+    is_command = found is not None and found[1] in _USES and not re.search(_SCRIPT_NOPERM, text)
+    return found[1].upper().replace("|", " ") if found is not None and is_command else "a script"
 
 
 def _code(text: str) -> str:

@@ -61,7 +61,7 @@ async def test_without_the_right_to_the_clock_nothing_is_acquired(api, server, r
     raw.execute_command("ACL", "SETUSER", "timeless", "reset", "on", ">x", *rules)
     try:
         async with api.client(server.url.replace("unix://", "unix://timeless:x@")) as client:
-            with pytest.raises(ServerRefused, match="too few rights for this script"):
+            with pytest.raises(ServerRefused, match="too few rights for that"):
                 await client.lock("a").acquire(timeout=5)
         assert raw.dbsize() == 0
     finally:

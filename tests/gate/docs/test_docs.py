@@ -154,6 +154,13 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     assert not missing
 
 
+def test_the_page_on_tests_names_all_scripts():
+    page = (ROOT / "docs/how-to/testing.md").read_text()
+    table = page.partition("| of | scripts of Handfast |")[2].partition("\n\n")[0]
+    scripts = {path.stem for path in (ROOT / "src/handfast/_engine/lua").glob("*.lua")}
+    assert set(re.findall(r"`(\w+_\w+)`", table)) - {"lock_all"} == scripts
+
+
 WIDTH = 100
 PROSE = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/results/reliability.md"})
 """All but a page that is generated."""
