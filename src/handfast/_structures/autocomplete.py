@@ -8,8 +8,8 @@ With ``fold_case`` an entry is the folded name, a zero byte and the name as give
 longer names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the
 separator and sorts after it. With ``ranked`` a second sorted set has the same entries by rank.
 
-Completion is one read for up to 500 names without a rank, which lie side by side on the server, and one for each 500
-more: a server ends a connection that has more than 32 MB to read. For ranked names the server
+Completion is one read of names without a rank, which lie side by side on the server, or a few where many are wanted: a
+server ends a connection that has more than 32 MB to read. For ranked names the server
 chooses the one of two ways that is likely to be shorter (see ``names_best.lua``): to scan all names with the prefix, or
 to walk from the best rank down until enough names match. One call is nearly always enough; otherwise further short
 calls follow. A walk that took longer than a scan would is abandoned for the scan. The result of several calls is not a
@@ -27,7 +27,6 @@ from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
-from handfast._structures.sending import BATCH
 
 __all__ = ["AutocompleteCalls", "complete"]
 
@@ -37,19 +36,27 @@ BORDER = rb"\x00(?!\xff)"
 END = b"\xff"
 """Sorts after every continuation of a prefix."""
 
+MAX_READ_BYTES = 25_000_000
+MAX_ENTRY_BYTES = 16 * 1024
+
+FOLDED = 4
+"""How much longer an entry of a folded name may be: the folded form takes up to three times the bytes of the name."""
+
 RANK, UNRANK, BEST = load("names_rank"), load("names_unrank"), load("names_best")
 
 
 class AutocompleteCalls:
     """The calls of one index, ready to be sent."""
 
-    __slots__ = ("_fold_case", "_names", "_ranks", "name", "ranked")
+    __slots__ = ("_fold_case", "_names", "_ranks", "most", "name", "ranked")
 
     def __init__(self, place: KeySet, *, fold_case: bool, ranked: bool) -> None:
         # Clients that disagree on the options use different keys, so that none misreads the entries of another.
         form = ("folded" if fold_case else "exact") + ("_ranked" if ranked else "")
         self.name: str = place.name
         self.ranked: bool = ranked
+        self.most: int = MAX_READ_BYTES // (MAX_ENTRY_BYTES * FOLDED if fold_case else MAX_ENTRY_BYTES)
+        """How many entries one call reads at most: also the longest ones fit into a reply."""
         self._fold_case = fold_case
         self._names = place.key(form)
         self._ranks = place.key(f"{form}:ranks")
@@ -134,7 +141,7 @@ def complete(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple
     """Return at most ``limit`` names with that prefix: the first in byte order, or those of the highest score."""
     if not index.ranked:
         return (yield from _first(index, prefix, limit))
-    answer: Answer = yield index.best(prefix, min(limit, BATCH))
+    answer: Answer = yield index.best(prefix, min(limit, index.most))
     entries = yield from (_scan if answer.reply[0] == b"scanned" else _walk)(index, prefix, limit, answer)
     return tuple(map(index.name_of, entries))
 
@@ -143,7 +150,7 @@ def _first(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple[s
     """Read the names in their order, batch by batch."""
     found: list[bytes] = []
     while len(found) < limit:
-        wanted = min(BATCH, limit - len(found))
+        wanted = min(index.most, limit - len(found))
         answer: Answer = yield index.first(prefix, wanted, after=found[-1] if found else b"")
         found += answer.reply
         if len(answer.reply) < wanted:
@@ -161,7 +168,7 @@ def _scan(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -
         del best[limit:]
         if not last:
             return [entry for _, entry in best]
-        answer = yield index.best(prefix, min(limit, BATCH), "scan", after=last)
+        answer = yield index.best(prefix, min(limit, index.most), "scan", after=last)
 
 
 def _walk(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
@@ -173,6 +180,6 @@ def _walk(index: AutocompleteCalls, prefix: bytes, limit: int, answer: Answer) -
         if not following or len(found) >= min(limit, matching):
             return found
         if following > matching:
-            answer = yield index.best(prefix, min(limit, BATCH), "scan")
+            answer = yield index.best(prefix, min(limit, index.most), "scan")
             return (yield from _scan(index, prefix, limit, answer))
-        answer = yield index.best(prefix, min(limit - len(found), BATCH), "walk", start=following, after=last)
+        answer = yield index.best(prefix, min(limit - len(found), index.most), "walk", start=following, after=last)

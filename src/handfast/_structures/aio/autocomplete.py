@@ -66,7 +66,8 @@ class AsyncAutocomplete(Named):
         """Return entries that begin with a prefix, and write nothing.
 
         They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in
-        descending order of their scores, and then in that order. Takes a round trip for each 500 entries. With
+        descending order of their scores, and then in that order. Takes one round trip for up to 1,500 entries, or 380
+        with ``fold_case``. With
         ``ranked`` it takes more of them where hundreds of entries begin with the prefix, but few of those with the highest scores do.
 
         Args:
