@@ -14,6 +14,7 @@ import redis
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles, read_reply
+from handfast._engine.records import encode_label
 from handfast._engine.script import load
 from tests._support.helpers import eventually
 
@@ -182,6 +183,9 @@ class Engine(Scripts):
             "revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start}, by="web-1:7"
         )
         return answer
+
+    def adopt(self, token, control="control:new", label="new"):
+        return self.run("adopt", token=token, owner=f"{control} {encode_label(label)}")
 
     def lower(self, token, weight):
         return self.run("lower", token=token, weight=weight)

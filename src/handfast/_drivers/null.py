@@ -218,9 +218,9 @@ class NullDriver:
         """Return a right: any token may be adopted."""
         return self
 
-    def adopt(self, detached: DetachedLease, request: Any) -> LeaseState:
+    def adopt(self, detached: DetachedLease, request: Any, _label: str | None) -> LeaseState:
         """Hold a lease that another client acquired."""
-        return self._watched(_perform(adopt(request, detached, self)))
+        return self._watched(_perform(adopt(request, detached, self, None)))
 
     def forget(self, detached: DetachedLease) -> None:
         """Do nothing."""

@@ -32,6 +32,7 @@ MAX_PERMITS = 1_000_000_000
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
+ADOPT = load("permit_adopt")
 
 PARTS = "state", "tokens"
 """The keys of a name."""
@@ -242,6 +243,10 @@ class PermitRequest(Request):
         if tag == b"exceeds_limit":
             return LimitExceeded(self.name, fields[0], self.weight)
         return super().rejection(tag, *fields)
+
+    def adopt(self, token: bytes, control: str, label: str) -> Call:
+        """Note which client keeps a lease from now on: its control channel and its label."""
+        return self._call(ADOPT, token, f"{control} {encode_label(label)}")
 
     def lower(self, token: bytes) -> Call:
         """Keep only this request's weight of a lease."""

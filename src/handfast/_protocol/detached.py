@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, NamedTuple, Self
 
@@ -9,7 +10,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Steps
 from handfast._protocol.acquire import Grant, renewed
 from handfast._protocol.lease import LeaseState
-from handfast.errors import LeaseLost
+from handfast.errors import LeaseLost, ServerRefused
 
 __all__ = ["DetachedLease", "adopt"]
 
@@ -56,15 +57,21 @@ class DetachedLease(NamedTuple):
         return f"{text}.{self.at_least_ms}" if self.at_least_ms else text
 
 
-def adopt(request: PermitRequest, detached: DetachedLease, owner: Any) -> Steps[LeaseState]:
+def adopt(
+    request: PermitRequest, detached: DetachedLease, owner: Any, shown: tuple[str, str] | None
+) -> Steps[LeaseState]:
     """Extend a lease that another client acquired to a whole ttl, and return it.
 
-    Raises LeaseLost if it has ended, and NotReplicated.
+    ``shown`` is the control channel and the label of the client that keeps it from now on; None leaves them as they
+    are. Raises LeaseLost if the lease has ended, and NotReplicated.
     """
     request = request.granted(detached.weight, detached.at_least_ms)
     sent_at, lease_us = yield from renewed(request, detached.token, request.ttl_ms)
     if lease_us == 0:
         raise LeaseLost(request.name, detached.fence, NOT_THERE)
+    if shown is not None:
+        with contextlib.suppress(ServerRefused):  # a user may lack the right: then another client is shown
+            yield request.adopt(detached.token, *shown)
     grant = Grant(detached.fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=detached.copies)
     lease = LeaseState(request, detached.token, grant, owner, sent_at)
     lease.renewed(sent_at, lease_us)

@@ -69,6 +69,7 @@ def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable
         permits.cancel(_TOKEN),
         permits.inspect(),
         permits.revoke(0, ""),
+        permits.adopt(_TOKEN, "", ""),
         *more(permits),
     ]
     return _use(calls, namespace, kind)

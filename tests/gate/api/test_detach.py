@@ -56,6 +56,51 @@ async def test_a_lease_travels_from_one_client_to_another(here, there, raw, kind
     assert not (await KINDS[kind](here).status()).holders
 
 
+@kinds
+async def test_who_adopts_a_lease_is_shown_and_told_that_it_was_taken_away(here, there, raw, kind):
+    lease = await KINDS[kind](here).acquire()
+    adopted = await KINDS[kind](there).adopt(await lease.detach())
+    (holder,) = (await KINDS[kind](here).status()).holders
+    assert holder.label == there._driver.label
+    assert (holder.fence, holder.token) == (adopted.fence, adopted.token[: len(holder.token)])
+    channel = f"hf:control:{holder.owner.partition('.')[0]}"
+    await eventually_async(lambda: raw.pubsub_numsub(channel)[0][1])
+    revoker = here.rwlock("a") if kind in {"read", "write"} else KINDS[kind](here)
+    assert await revoker.force_release(reason="moved on") == 1
+    await eventually_async(lambda: adopted.lost)
+    with pytest.raises(LeaseLost, match="moved on"):
+        adopted.check()
+    await adopted.release()
+
+
+@pytest.mark.parametrize("given", ["step 2; task=b", ""])
+async def test_an_adopted_lease_is_shown_under_the_label_that_was_given(api, server, there, raw, given):
+    async with api.client(server.url, label="first") as first:
+        token = await (await first.lock("a").acquire()).detach()
+        adopted = await there.lock("a").adopt(token, label=given)
+        assert (await first.lock("a").status()).holders[0].label == (given or "first")
+        await adopted.release()
+
+
+async def test_a_label_is_checked_before_any_call(api):
+    async with api.client("redis://127.0.0.1:1") as client:
+        with pytest.raises(ValueError, match="label"):
+            await client.lock("a").adopt(f"lock.{'a' * 32}.1.1.0", label="x" * 201)
+        with pytest.raises(TypeError, match="label"):
+            await client.lock("a").adopt(f"lock.{'a' * 32}.1.1.0", label=7)
+
+
+async def test_a_lost_reply_of_the_second_step_changes_nothing(api, server, here, raw):
+    lease = await here.lock("a").acquire()
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            await client.lock("a").locked()
+            proxy.lose_reply(script("permit_adopt"))
+            adopted = await client.lock("a").adopt(await lease.detach())
+            assert (await here.lock("a").status()).holders[0].label == client._driver.label
+            await adopted.release()
+
+
 async def test_a_block_may_detach_its_lease_and_releases_nothing_then(here, there, raw):
     async with here.lock("a") as lease:
         token = await lease.detach()

@@ -41,6 +41,7 @@ def test_no_script_touches_another_key(confined, raw, listening):
     _, fence, _ = name.acquire("t4")
     assert name.run("confirm", token="t4", ttl_ms=TTL_US // 1000)[0] == "renewed"
     assert name.lower("t4", 1)[0] == "lowered"
+    assert name.adopt("t4")[0] == "adopted"
     assert name.resize(2)[0] == "resized"
     assert name.inspect()[0] == "state"
     assert name.revoke(fence)[:2] == ["revoked", 1]

@@ -64,6 +64,7 @@ LOCK_SCRIPTS = [
         "permit_cancel",
         "permit_renew",
         "permit_lower",
+        "permit_adopt",
         "permit_resize",
         "permit_revoke",
         "permit_inspect",

@@ -23,7 +23,7 @@ from handfast._drivers.blocks import Blocks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.validate import check_cancel, check_choice, reply_seconds, wait_seconds
+from handfast._engine.validate import MAX_LABEL_BYTES, check_cancel, check_choice, reply_seconds, utf8, wait_seconds
 from handfast._objects import BlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
@@ -152,27 +152,29 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
             self._driver.undo(attempt)
             raise
 
-    def adopt(self, token: str) -> L:
+    def adopt(self, token: str, *, label: str | None = None) -> L:
         """Turn a lease that another process has detached into one of this client, which renews it from now on.
 
         The lease keeps its fence and the ``at_least`` of its grant, and lasts the ``ttl`` of this object from now, or
-        longer if it already does. Takes one round trip. `status` goes on to show the client that acquired it. A
-        `force_release` is noticed at the next renewal.
+        longer if it already does. Takes two round trips. `status` shows this client from now on, and a
+        `force_release` reaches it at once.
 
         Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has
         released it, the other one's is lost at its next renewal.
 
         Args:
             token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore or a read-write lock.
+            label: How `status` shows the lease; 1 to 200 bytes of UTF-8. None takes the label of this client. The empty
+                text leaves the one of the client that acquired it, which a `force_release` then reaches first.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
 
         Raises:
             LeaseLost: The lease has ended, or it is of another name.
-            TypeError: ``token`` is no str, or it is a reentrant lock or several locks.
-            ValueError: ``token`` is not from `detach`, is of another kind, or its lease is held by this client, or is
-                being adopted by it.
+            TypeError: ``token`` or ``label`` is no str, or it is a reentrant lock or several locks.
+            ValueError: ``label`` is too long; or ``token`` is not from `detach`, is of another kind, or its lease is held
+                by this client, or is being adopted by it.
             ServerRefused: The server refused, for example because it is read-only. The token can be used again.
             redis.exceptions.ConnectionError: The server can't be reached. The token can be used again.
             redis.exceptions.TimeoutError: The server does not answer. The token can be used again.
@@ -183,9 +185,12 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         if not self._adopts or not isinstance(request, PermitRequest):
             raise TypeError(f"{self!r} can't adopt a lease, since none of its kind can be detached; use lock() instead")
         detached = DetachedLease.parse(token, request)
+        if label:
+            utf8(label, "label", MAX_LABEL_BYTES)
+        shown = self._driver.label if label is None else label or None
         claim = self._driver.claim(detached, request.name)
         try:
-            return self._lease(self._driver.adopt(detached, request))
+            return self._lease(self._driver.adopt(detached, request, shown))
         except BaseException:
             self._driver.forget(detached)
             raise

@@ -212,12 +212,13 @@ class AsyncDriver(Driver[AsyncConnector]):
     def _holds(self, token: bytes) -> bool:
         return any(token in context.leases for context in list(self._contexts.values()))
 
-    async def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
-        """Hold a lease that another client acquired."""
+    async def adopt(self, detached: DetachedLease, request: PermitRequest, label: str | None) -> LeaseState:
+        """Hold a lease that another client acquired, and have it shown under a label; None leaves that as it is."""
         from handfast._protocol.detached import adopt
 
         context = self._context(request.name)
-        lease = await run(context, adopt(request, detached, context), request.name)
+        shown = None if label is None else (context.control, label)
+        lease = await run(context, adopt(request, detached, context, shown), request.name)
         if self._closed:
             raise ClientClosed(request.name)
         context.renewer.add(lease)

@@ -65,6 +65,8 @@ class LoopContext:
             return Sessions(connector, subscribe_to_nothing, subscribe_to_nothing, retry_for)
 
         self.connector = connector
+        self.control: str = control
+        """The channel on which this client hears that a lease was taken away."""
         self.leases = LeaseTable()
         self._waits: SharedWaits | None = None
         self._sessions = Sessions(connector, subscribe, subscribe_to_nothing, retry_for)

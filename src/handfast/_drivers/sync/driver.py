@@ -99,7 +99,7 @@ class SyncDriver(Driver[SyncConnector]):
         client_id = secrets.token_hex(8)
         label = self.label
         connector, namespace = self._connector, self._namespace  # so that nothing below keeps this driver alive
-        control = control_channel(namespace, client_id)
+        self._control = control = control_channel(namespace, client_id)
         numbers = itertools.count(1)
 
         def subscribe() -> Subscription:
@@ -323,11 +323,16 @@ class SyncDriver(Driver[SyncConnector]):
     def _holds(self, token: bytes) -> bool:
         return token in self._leases
 
-    def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
-        """Hold a lease that another client acquired. The caller must call `forget` on any exception."""
+    def adopt(self, detached: DetachedLease, request: PermitRequest, label: str | None) -> LeaseState:
+        """Hold a lease that another client acquired, and have it shown under a label; None leaves that as it is.
+
+        The caller must call `forget` on any exception.
+        """
         from handfast._protocol.detached import adopt
 
-        lease = self.run(adopt(request, detached, self._pool), request.name)
+        self._in_this_process()
+        shown = None if label is None else (self._control, label)
+        lease = self.run(adopt(request, detached, self._pool, shown), request.name)
         self._check_open(request.name)
         lease.thread = threading.get_native_id()
         self._renewer.add(lease)

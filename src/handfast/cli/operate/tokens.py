@@ -43,7 +43,7 @@ def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: flo
             "a run of once belongs to the process that runs it: no other can extend or release it by its token"
         )
     try:
-        lease: Lease = primitive(client, its_kind, name, ttl=ttl, renew=False).adopt(token)
+        lease: Lease = primitive(client, its_kind, name, ttl=ttl, renew=False).adopt(token, label="")
     except LeaseLost:
         return None
     return lease
