@@ -10,6 +10,7 @@ import redis
 from handfast import Script, ServerUnsupported
 from handfast._engine.server_errors import is_cut_off, is_transient
 from handfast.classic import watch
+from handfast.classic.watch import pipelines
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
 from tests._support.helpers import eventually, eventually_async
@@ -190,6 +191,7 @@ async def test_a_cluster_may_have_numbered_databases(api, raw):
             assert node.info("keyspace")["db3"]["keys"]
 
 
+@pytest.mark.skipif(not pipelines.WATCHES_IN_CLUSTERS, reason="this redis-py has no WATCH for a cluster")
 async def test_the_first_forms_of_the_book_run_in_a_cluster(cluster):
     with redis.RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis").partition(",")[0]) as conn:
         for number in range(NODES):

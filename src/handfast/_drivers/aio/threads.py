@@ -100,7 +100,11 @@ class _ProvidingApart(CredentialProvider):
 
 
 def providing_apart(provider: CredentialProvider) -> CredentialProvider:
-    """Return a provider that blocks no event loop. One that is made for asyncio is returned as it is."""
-    if type(provider).get_credentials_async is not CredentialProvider.get_credentials_async:
+    """Return a provider that blocks no event loop. One that is made for asyncio is returned as it is.
+
+    Before redis-py 5.3 none is: it calls all of them in the thread of the loop.
+    """
+    inherited = getattr(CredentialProvider, "get_credentials_async", None)
+    if inherited is None or type(provider).get_credentials_async is not inherited:
         return provider
     return _ProvidingApart(provider)
