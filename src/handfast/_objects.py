@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 __all__ = ["AsyncBlockOnly", "BlockOnly", "Named", "NoBlock", "PublicObject"]
 
 
-class PublicObject:
+class _Elsewhere:
+    """In place of an attribute that objects of other libraries have: an error that says what to write.
+
+    A ``__getattr__`` would do the same and make each access of each attribute slower.
+    """
+
+    __slots__ = ("_advice", "_name")
+
+    def __init__(self, name: str, advice: str) -> None:
+        self._name, self._advice = name, advice
+
+    def __get__(self, instance: object, kind: type) -> NoReturn:
+        what = f"{kind.__name__!r} object" if instance is not None else f"type object {kind.__name__!r}"
+        raise AttributeError(
+            f"{what} has no attribute {self._name!r}; {self._advice}", name=self._name, obj=instance or kind
+        )
+
+
+class _Guided(type):
+    """The class of `PublicObject`: its ``dir()`` shows what there is."""
+
+    def __dir__(cls) -> list[str]:
+        return _without_elsewhere(cls, super().__dir__())
+
+
+def _without_elsewhere(kind: type[Any], names: Iterable[str]) -> list[str]:
+    found = {name: next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in names}
+    return [name for name, value in found.items() if not isinstance(value, _Elsewhere)]
+
+
+class PublicObject(metaclass=_Guided):
     """Stands for something on the server or in this process, of which a copy would be a second owner."""
 
     __slots__ = ()
@@ -23,14 +53,14 @@ class PublicObject:
         """Raise TypeError: `copy.copy`, `copy.deepcopy` and `pickle` each ask for a reduction."""
         raise TypeError(f"{self!r} cannot be copied or pickled; {self._instead}")
 
-    if not TYPE_CHECKING:  # type checkers refuse these by themselves
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, advice in vars(cls).get("_elsewhere", {}).items():
+            if not hasattr(cls, name):
+                setattr(cls, name, _Elsewhere(name, advice))
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with what to write if other libraries have this attribute."""
-            advice = f"; {self._elsewhere[name]}" if name in self._elsewhere else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
-            )
+    def __dir__(self) -> list[str]:
+        return _without_elsewhere(type(self), super().__dir__())
 
 
 if TYPE_CHECKING:  # type checkers refuse these blocks by themselves

@@ -7,11 +7,18 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from string import Formatter
+from types import FunctionType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from handfast._signatures import signature_of
 
 __all__ = ["CallKey", "NameTemplate", "awaiting", "calling", "check_finished", "coroutine_function", "plain_function"]
+
+UNKNOWN = 1 << 30
+"""Flags of the code of what is no function, or is marked as another kind of function than its code."""
+
+MARKS = frozenset({"_is_coroutine_marker", "_is_coroutine"})
+"""Attributes of a function that `inspect` or `asyncio` takes for a coroutine function."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -154,8 +161,8 @@ def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, An
 
 def calling(function: Callable[[], R]) -> Callable[[], R]:
     """Return what Handfast calls for a result. Raises TypeError for what gives none."""
-    _check_called(function)
-    if _is(inspect.iscoroutinefunction, function):
+    flags = _check_called(function)
+    if flags & inspect.CO_COROUTINE or (flags == UNKNOWN and _is(inspect.iscoroutinefunction, function)):
         raise TypeError(
             f"{_shown(function)} is a coroutine function, and nothing would await it here; use AsyncHandfast, or a function that "
             "calls asyncio.run()"
@@ -171,7 +178,11 @@ def check_finished(value: object, name: str) -> None:
         )
 
 
-def _check_called(function: Callable[[], object]) -> None:
+def _check_called(function: Callable[[], object]) -> int:
+    """Refuse what gives no result when it is called. Return the flags of its code."""
+    flags = _flags(function)
+    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR) == 0 and flags != UNKNOWN:
+        return flags
     if not callable(function):
         raise TypeError(
             f"function must be a function without arguments, which is called to get the result, not {function!r}"
@@ -180,6 +191,19 @@ def _check_called(function: Callable[[], object]) -> None:
         raise TypeError(
             f"{_shown(function)} is a generator function, whose body runs after the call; return a list of it"
         )
+    return flags
+
+
+def _flags(function: Callable[..., object]) -> int:
+    """Return the flags of the code of a function, also of a partial one; UNKNOWN for other callables.
+
+    Each call of `once` asks, and what `inspect` does for any kind of callable takes a tenth of such a call.
+    """
+    while type(function) is functools.partial:
+        function = function.func
+    if type(function) is not FunctionType or not MARKS.isdisjoint(function.__dict__):
+        return UNKNOWN
+    return function.__code__.co_flags
 
 
 def _unfinished(result: object) -> str | None:

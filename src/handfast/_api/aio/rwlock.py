@@ -157,7 +157,7 @@ class AsyncRWLock(NoBlock, AsyncInspectable):
     """
 
     _block = "use its read() or write()"
-    _elsewhere = dict.fromkeys((*dir(AsyncReadLock), *foreign.PERMITS), _block)
+    _elsewhere = dict.fromkeys((*filter(str.isalpha, dir(AsyncReadLock)), "try_acquire", *foreign.PERMITS), _block)
 
     def __init__(
         self,

@@ -158,7 +158,7 @@ class RWLock(NoBlock, Inspectable):
     """
 
     _block = "use its read() or write()"
-    _elsewhere = dict.fromkeys((*dir(ReadLock), *foreign.PERMITS), _block)
+    _elsewhere = dict.fromkeys((*filter(str.isalpha, dir(ReadLock)), "try_acquire", *foreign.PERMITS), _block)
 
     def __init__(
         self,
