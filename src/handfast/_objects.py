@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
-__all__ = ["AsyncBlockOnly", "BlockOnly", "Named", "NoBlock", "PublicObject"]
+__all__ = ["AsyncBlockOnly", "BlockOnly", "Named", "PublicObject"]
 
 
 class _Elsewhere:
@@ -63,52 +63,22 @@ class PublicObject(metaclass=_Guided):
         return _without_elsewhere(type(self), super().__dir__())
 
 
-if TYPE_CHECKING:  # type checkers refuse these blocks by themselves
+class AsyncBlockOnly:
+    """Refuses ``with``."""
 
-    class AsyncBlockOnly:
-        """Refuses ``with``."""
+    __slots__ = ()
 
-    class BlockOnly:
-        """Refuses ``async with``."""
+    if not TYPE_CHECKING:  # type checkers refuse the block by themselves
+        __enter__ = _Elsewhere("__enter__", "it is of the asyncio API: use 'async with'")
 
-    class NoBlock:
-        """Refuses both."""
 
-else:
+class BlockOnly:
+    """Refuses ``async with``."""
 
-    class AsyncBlockOnly:
-        """Refuses ``with``."""
+    __slots__ = ()
 
-        __slots__ = ()
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(f"{self!r} is of the asyncio API: use 'async with'")
-
-        def __exit__(self, *exc: object) -> NoReturn:
-            raise NotImplementedError
-
-    class BlockOnly:
-        """Refuses ``async with``."""
-
-        __slots__ = ()
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError(f"{self!r} is of the sync API: use 'with', or AsyncHandfast in coroutines")
-
-        async def __aexit__(self, *exc: object) -> NoReturn:
-            raise NotImplementedError
-
-    class NoBlock(AsyncBlockOnly, BlockOnly):
-        """Refuses both."""
-
-        _block: ClassVar[str]
-        """What to use instead."""
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(f"{self!r} has no block of its own: {self._block}")
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError(f"{self!r} has no block of its own: {self._block}")
+    if not TYPE_CHECKING:  # as above
+        __aenter__ = _Elsewhere("__aenter__", "it is of the sync API: use 'with', or AsyncHandfast in coroutines")
 
 
 class _HasName(Protocol):

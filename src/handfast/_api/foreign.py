@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CLIENT", "LIMITS", "PERMITS", "RUNS", "unknown_options"]
+__all__ = ["BLOCKS", "CLIENT", "LIMITS", "PERMITS", "RUNS", "unknown_options"]
 
 CLIENT: Mapping[str, str] = {
     **dict.fromkeys(("Lock", "mutex", "Mutex", "redlock", "Redlock", "RedLock", "FileLock", "get_lock"), "use lock()"),
@@ -29,6 +29,9 @@ CLIENT: Mapping[str, str] = {
     **dict.fromkeys(("leader", "leader_election", "election"), "use lock(): its holder is the leader"),
 }
 """What others call something that a client makes or does."""
+
+BLOCKS = ("__enter__", "__aenter__")
+"""The blocks of both APIs."""
 
 _LEASE = "the lease has it: lease = {0}.acquire(), then lease.{1}()"
 

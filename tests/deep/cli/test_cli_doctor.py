@@ -60,7 +60,7 @@ def test_missing_rights_are_a_failure_and_their_command_ends_it(own):
     own.admin.execute_command(*rights["command"].split())
     code, output = call(as_app(own), "--for", "lock", "--strict")
     assert "the user 'app' has all rights for lock\n" in output
-    assert "this user may not run INFO" in output
+    assert "this user may not read settings" in output
     assert code == 0
 
 

@@ -25,12 +25,21 @@ limit = gate.limit
 
 def test_a_full_queue_exits_75(limit, hf, raw):
     hf.limiter("api", "1/h").acquire()
-    raw.eval("for i = 1, 100200 do redis.call('ZADD', KEYS[1], i, i) end", 1, "{hf:limiter:api}:queue")
-    record = "struct.pack('<ddBdd', 2^52, 1, 16, 1, 3600000) .. 'inbox control me'"  # the first waiter lives
-    raw.eval(f"redis.call('HSET', KEYS[1], '1', {record})", 1, "{hf:limiter:api}:waiting")
+    # All of them live: their wait-lease goes on, and their inbox has a subscriber. They come when they are called.
+    fill = """
+    local record = struct.pack('<ddddBdd', 2^52, math.huge, 0, 1, 16, 1, 3600000) .. 'inbox control me'
+    for i = 1, 100200 do
+      redis.call('ZADD', KEYS[1], i, i)
+      redis.call('HSET', KEYS[2], i, record)
+    end
+    """
+    raw.eval(fill, 2, "{hf:limiter:api}:queue", "{hf:limiter:api}:waiting")
     for part in ("queue", "waiting"):
         raw.expire(f"{{hf:limiter:api}}:{part}", BOUND)
-    code, _, err = done(limit("1/h"))
+    with raw.pubsub() as inbox:
+        inbox.subscribe("inbox")
+        inbox.get_message(timeout=BOUND)
+        code, _, err = done(limit("1/h"))
     assert code == 75
     assert re.fullmatch(r"handfast: the queue of 'api' is full: 100\d{3} are waiting\n", err)
 

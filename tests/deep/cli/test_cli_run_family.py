@@ -262,7 +262,6 @@ def test_a_notice_names_holders_and_the_place_in_the_queue(options, status, expe
     ("options", "status", "expected"),
     [
         ({}, status_of(("a", 1, 3.6)), "'job' is held by a for 3.6s"),
-        ({}, status_of(("a\x1b[m", 1, 3)), "'job' is held by 'a\\x1b[m' for 3.0s"),
         ({}, status_of(), "'job' was taken"),
         ({}, status_of(waiters=[("b", 1, 2), ("c", 1, 1)]), "b is first in the queue of 'job', for 2.0s"),
         ({"slots": 1}, status_of(("a", 1, 3)), "the slot of 'job' is taken: a for 3.0s"),

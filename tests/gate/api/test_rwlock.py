@@ -574,7 +574,7 @@ async def test_in_asyncio_the_block_is_cancelled_when_its_lease_is_lost(server, 
 
 def test_only_a_side_of_the_rwlock_can_be_acquired(api):
     rwlock = api.handfast(NOWHERE).rwlock("a")
-    for verb in ("acquire", "try_acquire", "__call__"):
+    for verb in ("acquire", "try_acquire", "__enter__", "__aenter__", "__call__"):
         assert not hasattr(rwlock, verb)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import handfast
-from handfast._objects import AsyncBlockOnly, BlockOnly, NoBlock
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,9 +20,6 @@ LAB = ROOT / "lab/src"
 LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_structures": 5, "_api": 6}
 
 LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming", "_objects", "_signatures", "_version"), 1)
-
-REFUSALS = AsyncBlockOnly, BlockOnly, NoBlock
-"""What refuses the blocks of the other API, or of both."""
 
 DRIVERS = LAYERS["_drivers"]
 
@@ -186,17 +182,8 @@ def test_the_two_apis_have_the_same_members(name):
     assert len(members(sync)) >= 3, members(sync)
     for plain, other in (("__enter__", "__aenter__"), ("__exit__", "__aexit__")):
         assert hasattr(sync, plain) is hasattr(asynchronous, other)
-        for kind, wrong in ((sync, other), (asynchronous, plain)):
-            assert getattr(kind, wrong, None) in (None, *(vars(one).get(wrong) for one in REFUSALS)), (
-                "it would not wait"
-            )
-
-
-def test_every_asyncio_class_has_a_sync_twin():
-    twins = {name for name in handfast.__all__ if name.startswith("Async")}
-    for name in twins:
-        assert name.removeprefix("Async") in handfast.__all__
-    assert len(twins) >= 3
+        assert not hasattr(sync, other)
+        assert not hasattr(asynchronous, plain), "a plain with would not wait"
 
 
 def test_every_module_says_what_it_is():

@@ -12,7 +12,6 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._objects import NoBlock
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -142,7 +141,7 @@ class AsyncWriteLock(_Side):
     _in_write = "it may write already"
 
 
-class AsyncRWLock(NoBlock, AsyncInspectable):
+class AsyncRWLock(AsyncInspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
@@ -156,8 +155,9 @@ class AsyncRWLock(NoBlock, AsyncInspectable):
             ...
     """
 
-    _block = "use its read() or write()"
-    _elsewhere = dict.fromkeys((*filter(str.isalpha, dir(AsyncReadLock)), "try_acquire", *foreign.PERMITS), _block)
+    _elsewhere = dict.fromkeys(
+        ("acquire", "try_acquire", "adopt", *foreign.BLOCKS, *foreign.PERMITS), "use its read() or write()"
+    )
 
     def __init__(
         self,

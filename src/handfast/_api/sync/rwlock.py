@@ -13,7 +13,6 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._objects import NoBlock
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -143,7 +142,7 @@ class WriteLock(_Side):
     _in_write = "it may write already"
 
 
-class RWLock(NoBlock, Inspectable):
+class RWLock(Inspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
@@ -157,8 +156,9 @@ class RWLock(NoBlock, Inspectable):
             ...
     """
 
-    _block = "use its read() or write()"
-    _elsewhere = dict.fromkeys((*filter(str.isalpha, dir(ReadLock)), "try_acquire", *foreign.PERMITS), _block)
+    _elsewhere = dict.fromkeys(
+        ("acquire", "try_acquire", "adopt", *foreign.BLOCKS, *foreign.PERMITS), "use its read() or write()"
+    )
 
     def __init__(
         self,
