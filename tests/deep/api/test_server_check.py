@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from handfast import ServerUnsupported
 from handfast.testing import ServerController
 from tests._support.helpers import eventually
 from tests.gate.api.test_server_check import BAD, by_topic
@@ -116,14 +117,14 @@ async def test_a_primary_and_its_replica(api, own):
     assert (await checked(api, own))[1] == []
 
 
-async def test_a_node_of_a_cluster_is_a_failure(api):
+async def test_a_node_of_a_cluster_is_refused_with_the_url_of_the_cluster(api):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with ServerController("--cluster-enabled", "yes", "--port", str(port)) as node:
         node.admin.cluster("ADDSLOTS", *range(16384))
         eventually(lambda: node.admin.cluster("INFO")["cluster_state"] == "ok")
-        found, _ = await checked(api, node)
-    assert found["cluster"].severity == "failure"
+        with pytest.raises(ServerUnsupported, match=r"is a node of a cluster, .* redis\+cluster://"):
+            await checked(api, node)
 
 
 async def test_few_free_connections_are_a_warning(api, own):
