@@ -21,6 +21,9 @@ __all__ = ["in_thread", "looking_up_apart", "providing_apart"]
 
 T = TypeVar("T")
 
+_made: dict[type[Any], type[Any]] = {}
+"""The classes of connections that were made, each by the one of redis-py or of the user behind it."""
+
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Call a function in a new thread, or here if none can be started.
@@ -83,7 +86,9 @@ def looking_up_apart(connection_class: type[Any]) -> type[Any]:
     """Return a class of connections like this one, which resolve names in threads of their own."""
     if issubclass(connection_class, _LookingUpApart):
         return connection_class
-    return type(connection_class.__name__, (_LookingUpApart, connection_class), {})
+    if connection_class not in _made:
+        _made[connection_class] = type(connection_class.__name__, (_LookingUpApart, connection_class), {})
+    return _made[connection_class]
 
 
 class _ProvidingApart(CredentialProvider):
