@@ -130,9 +130,9 @@ class LeaseState:
         """Called once each when it is lost."""
         self.companions: tuple[bytes, ...] = ()
         """The tokens of the leases that it is of no use without. When one is lost, none of them is renewed any more."""
-        self.block: object = None
-        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread
-        what tells its frame from others: the frame itself would be kept alive, and the lease with it."""
+        self.block: Any = None
+        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread the
+        `Entry`: the frame itself would be kept alive, and the lease with it."""
         self.thread: int | None = None
         """The native id of the thread that acquired it; None in asyncio."""
         self._is_claimed = False

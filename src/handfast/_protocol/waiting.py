@@ -14,8 +14,9 @@ lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 from handfast._engine.calls import PermitRequest, Request
 from handfast._protocol.lease import LeaseState, LeaseTable
@@ -45,8 +46,8 @@ MAX_WARNED = 1_000
 class Watch:
     """Is called at the beginning of a wait, and then at the moments that it asks for.
 
-    ``leases`` are those that the client holds. ``blocks`` returns what stands for the blocks of the caller, as in
-    `LeaseState.block`. ``warn`` is called with a lease that the client holds and that the caller has waited for.
+    ``leases`` are those that the client holds. ``is_inside`` tells whether the caller is in the block that a
+    `LeaseState.block` stands for. ``warn`` is called with a lease that the client holds and that the caller has waited for.
     ``held`` is as in `Attempt.held`. ``loop_thread`` is the thread of the caller, if an event loop runs in it.
     """
 
@@ -54,7 +55,7 @@ class Watch:
         self,
         request: Request,
         leases: LeaseTable,
-        blocks: Callable[[], Container[object]],
+        is_inside: Callable[[Any], bool],
         warn: Callable[[LeaseState], object],
         cancel: CancelEvent | None = None,
         *,
@@ -63,7 +64,7 @@ class Watch:
     ) -> None:
         self._request = request
         self._leases = leases
-        self._blocks = blocks
+        self._is_inside = is_inside
         self._warn = warn
         self._cancel = cancel
         self._held = held
@@ -91,10 +92,10 @@ class Watch:
         return min(self._warn_at, now + self._pause)
 
     def _refuse_deadlock(self) -> None:
-        in_blocks = [lease for lease in self._leases.all() if lease.block]
-        blocks = self._blocks() if in_blocks else ()
-        for lease in in_blocks:
-            if lease.block in blocks and lease.is_renewed and (shared := self._shared(lease, "lock", "once")):
+        for lease in self._leases.all():
+            if not lease.block or not lease.is_renewed or not self._is_inside(lease.block):
+                continue
+            if shared := self._shared(lease, "lock", "once"):
                 raise WouldDeadlock(shared[0].name, self._advice(lease, shared[0].place.kind))
 
     def _refuse_to_block_loop(self) -> None:

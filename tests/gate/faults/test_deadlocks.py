@@ -246,6 +246,22 @@ def test_a_worker_that_enters_a_block_for_others_may_wait_for_it(hf, raw):
     lock.__exit__(None, None, None)
 
 
+def test_a_block_that_was_entered_by_hand_counts_while_its_function_runs(hf):
+    lock = hf.lock("a")
+    lock.__enter__()
+    with pytest.raises(WouldDeadlock):
+        hf.lock("a").acquire()
+    lock.__exit__(None, None, None)
+
+    def enter():
+        lock.__enter__()
+
+    enter()
+    with pytest.raises(AcquireTimeout):
+        hf.lock("a").acquire(timeout=0.05)
+    lock.__exit__(None, None, None)
+
+
 def test_a_semaphore_may_get_more_permits(hf):
     semaphore = hf.semaphore("s", 1)
     with semaphore, ThreadPoolExecutor(1) as threads:

@@ -303,7 +303,7 @@ class AsyncDriver(Driver[AsyncConnector]):
 
     def _watch(self, attempt: Attempt) -> Watch:
         request = attempt.request
-        return Watch(request, attempt.owner.leases, _blocks, log.own_wait, held=attempt.held)
+        return Watch(request, attempt.owner.leases, _is_of_running_task, log.own_wait, held=attempt.held)
 
     def _number(self, task: asyncio.Task[Any] | None) -> int:
         """Return a number for a task: tasks are numbered in the order in which they first acquire; 0 without a task."""
@@ -418,10 +418,9 @@ def _may_wait(error: BaseException | None) -> bool:
     return bool(frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR)
 
 
-def _blocks() -> tuple[object, ...]:
-    """Return the running task, which leaves its blocks itself."""
-    task = current_task()
-    return () if task is None else (task,)
+def _is_of_running_task(block: object) -> bool:
+    """Return whether the running task entered a block: it leaves its blocks itself."""
+    return block is current_task()
 
 
 def _close_in(pid: int, contexts: dict[AbstractEventLoop, LoopContext]) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import os
 import secrets
-import sys
 import threading
 import weakref
 from binascii import hexlify
@@ -19,7 +18,6 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from logging import DEBUG
 from math import inf
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -34,6 +32,7 @@ from handfast._drivers.failures import (
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.entries import Entry
 from handfast._drivers.sync.foreign import ForeignThread
 from handfast._drivers.sync.performing import Performer, loop_runs
 from handfast._drivers.sync.pool import Pool
@@ -407,7 +406,7 @@ class SyncDriver(Driver[SyncConnector]):
     def _make_watch(self, attempt: Attempt, cancel: CancelEvent | None = None) -> Watch:
         thread = attempt.caller if loop_runs() else None
         return Watch(
-            attempt.request, self._leases, _blocks, log.own_wait, cancel, held=attempt.held, loop_thread=thread
+            attempt.request, self._leases, Entry.is_around, log.own_wait, cancel, held=attempt.held, loop_thread=thread
         )
 
     def _hold(self, attempt: Attempt, grant: Grant) -> LeaseState:
@@ -438,19 +437,6 @@ class SyncDriver(Driver[SyncConnector]):
         except BaseException:
             self._renewer.clean_up(make_steps())
             raise
-
-
-def _blocks() -> set[object]:
-    """Return the frames of this thread, as `LeaseState.block` has them.
-
-    A block that was entered in one of them cannot be left before its call returns.
-    """
-    frames: set[object] = set()
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
-    while frame is not None:
-        frames.add((id(frame), frame.f_code, threading.get_ident()))
-        frame = frame.f_back
-    return frames
 
 
 def _close_all(

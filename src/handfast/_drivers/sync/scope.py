@@ -12,34 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from functools import lru_cache
-from opcode import opmap
-from threading import get_ident
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
 from handfast._drivers.blocks import Blocks
 from handfast._drivers.failures import OWN_ERRORS, no_decorator
+from handfast._drivers.sync.entries import Entry
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
 
 __all__ = ["LeaseScope", "PrimitiveScope"]
 
 L = TypeVar("L", bound="LeaseScope")
-
-_BEFORE_WITH, _LOAD_SPECIAL = opmap.get("BEFORE_WITH"), opmap.get("LOAD_SPECIAL")
-"""What enters a ``with`` block up to Python 3.13, and from 3.14 on."""
-
-
-@lru_cache(1024)
-def _is_with(code: CodeType, offset: int) -> bool:
-    """Return whether that instruction enters a ``with`` block, which only its own frame can leave.
-
-    Other calls of ``__enter__``, such as those of exit stacks and of threads that work for others, leave their frame
-    behind.
-    """
-    instructions = code.co_code
-    return instructions[offset] == _BEFORE_WITH or (offset >= 2 and instructions[offset - 2] == _LOAD_SPECIAL)
 
 
 class LeaseScope:
@@ -63,8 +47,7 @@ class LeaseScope:
 
     def _begin(self, frame: FrameType) -> Self:
         """Enter the block of a lease that was just acquired, in that frame."""
-        code = frame.f_code
-        self._state.block = self._state.block or (_is_with(code, frame.f_lasti) and (id(frame), code, get_ident()))
+        self._state.block = self._state.block or Entry.of(frame)
         self._on_enter()
         return self
 
@@ -100,17 +83,9 @@ class LeaseScope:
         return self._state.is_released
 
     def _suspended(self) -> bool:
-        """Return whether no call of this thread runs in the frame that entered the block: it is a generator's, for another to resume.
-
-        False where the block was not entered by a ``with`` statement, whose frame is not known.
-        """
-        block, ident = self._state.block, get_ident()
-        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- as above
-        while block and frame is not None:
-            if block == (id(frame), frame.f_code, ident):
-                return False
-            frame = frame.f_back
-        return bool(block)
+        """Return whether the block is a generator's that another thread may resume."""
+        entry: Entry | None = self._state.block
+        return entry is not None and entry.is_suspended()
 
     def check(self) -> None:
         """Raise an error unless the lease is held."""
