@@ -57,7 +57,7 @@ RULES: list[tuple[str, str]] = [
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\bAwaitable\[R\]", "R"),
-    (r"\bCoroutine\[Any, Any, (R(?: \| None)?)\]", r"\1"),
+    (r"\bCoroutine\[Any, Any, (\w+(?: \| None)?)\]", r"\1"),
 ]
 
 

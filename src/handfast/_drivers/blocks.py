@@ -14,7 +14,7 @@ __all__ = ["Blocks"]
 class Entered(Protocol):
     """What a block holds: the scope of a driver."""
 
-    def _begin(self, frame: FrameType, /) -> Self: ...
+    def _begin(self, frame: FrameType, caller: Any, /) -> Self: ...
 
 
 L = TypeVar("L", bound=Entered)
@@ -45,8 +45,26 @@ class Blocks(Generic[L]):
 
     def enter(self, frame: FrameType, lease: L) -> L:
         """Enter a block of the caller in that frame, with a lease that was just acquired."""
-        self._entered.setdefault(self._callers.caller(), []).append((frame, lease))
-        return lease._begin(frame)  # noqa: SLF001 -- of the drivers, too
+        caller = self._callers.caller()
+        blocks = self._entered.get(caller)
+        if blocks is None:
+            self._entered[caller] = [(frame, lease)]
+        else:
+            blocks.append((frame, lease))
+        return lease._begin(frame, caller)  # noqa: SLF001 -- of the drivers, too
+
+    def leave(self, frame: FrameType) -> L | None:
+        """Remove the block that is being left in that frame, and return its lease; None if there is none."""
+        mine = self._callers.caller()
+        blocks = self._entered.get(mine)
+        if blocks and blocks[-1][0] is frame:  # as nearly always
+            caller, lease = mine, blocks[-1][1]
+        elif (scope := self.left_in(frame)) is not None:
+            caller, lease = scope
+        else:
+            return None
+        self.forget(caller, lease)
+        return lease
 
     def left_in(self, frame: FrameType) -> tuple[object, L] | None:
         """Return the block that is being left in that frame: the caller that entered it, and its lease.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
@@ -241,8 +241,8 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         if self.lost:
             run_lost_callbacks(self._state)
 
-    async def _leave(self, error: BaseException | None) -> bool:
-        return await self._driver.leave(self._state, error)
+    def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
+        return self._driver.leave(self._state, error)
 
     def _report_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._state.loss or "")

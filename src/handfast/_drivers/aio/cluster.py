@@ -52,10 +52,10 @@ class AsyncClusterDriver(AsyncDriver):
 
         return await self._acquire_groups(attempt, in_time)
 
-    async def release(self, lease: LeaseState) -> bool:
+    async def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release the leases of all groups, the latest one first. Return False if one was lost or released before."""
         if not isinstance(lease, GroupedLease):
-            return await super().release(lease)
+            return await super().release(lease, leaves=leaves)
         released, failure = True, None
         try:
             for part in reversed(lease.parts):
@@ -68,7 +68,7 @@ class AsyncClusterDriver(AsyncDriver):
             raise
         if failure is not None:
             raise failure
-        return released
+        return released or (leaves and lease.loss is None)
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""

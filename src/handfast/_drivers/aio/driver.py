@@ -147,11 +147,11 @@ class AsyncDriver(Driver[AsyncConnector]):
         """
         await _wait_for(*self._begin_undo(attempt))
 
-    async def release(self, lease: LeaseState) -> bool:
-        """Release a lease. Return False if it was lost or released before."""
+    async def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
+        """Release a lease. Return False if it was lost or released before; with ``leaves`` only if it was lost."""
         lost = lease.lost(monotonic())
         if lease.is_released or (lost and self._closed):
-            return False
+            return leaves and lease.loss is None
         context = self._context(lease.request.name)
         lease.owner.remove(lease)
         try:
@@ -165,12 +165,12 @@ class AsyncDriver(Driver[AsyncConnector]):
         if not released and not lost:
             lease.owner.lose(lease, GONE.format("released"))
         if not released or lost or not lease.claim_release():
-            return False
+            return leaves and lease.loss is None
         if log.lease_log.isEnabledFor(DEBUG):
             log.released(lease)
         return True
 
-    async def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
+    def leave(self, lease: LeaseState, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
 
         If the scope failed, its exception matters, and a server that is gone is not waited for. The same holds after a
@@ -178,7 +178,11 @@ class AsyncDriver(Driver[AsyncConnector]):
         """
         lost = lease.lost(monotonic())
         if error is None and not lost:
-            return await self.release(lease) or lease.loss is None
+            return self.release(lease, leaves=True)
+        return self._leave_failed(lease, error, lost=lost)
+
+    async def _leave_failed(self, lease: LeaseState, error: BaseException | None, *, lost: bool) -> bool:
+        """Release at the end of a scope that failed, or whose lease was lost."""
         context, releases = self._running_context(), list[tuple[LeaseState, Future[Any]]]()
         for part in reversed(lease.parts):
             if not part.is_released:

@@ -14,7 +14,6 @@ what was interrupted.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Coroutine, Generator
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._drivers.blocks import Blocks
-from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import no_decorator
 from handfast._objects import AsyncBlockOnly
 from handfast._protocol.lease import LeaseState
@@ -40,16 +38,16 @@ class Guard:
 
     __slots__ = ("_cancel_requests", "_cancelled", "_state", "_task")
 
-    def __init__(self, state: LeaseState, *, cancels: bool) -> None:
-        self._task = current_task()
-        self._cancel_requests = self._task.cancelling() if self._task is not None else 0
+    def __init__(self, state: LeaseState, task: asyncio.Task[Any] | None, *, cancels: bool) -> None:
+        self._task = task
+        self._cancel_requests = 0 if task is None else task.cancelling()
         self._cancelled = False
         self._state = state
         if not cancels:
             return
         state.callbacks.append(self._cancel)
-        if self._task is not None and state.lost(monotonic()):  # the callbacks have run already
-            self._task.get_loop().call_soon(self._cancel)
+        if state.loss is not None and task is not None:  # the callbacks have run already
+            task.get_loop().call_soon(self._cancel)
 
     def leave(self, error: BaseException | None) -> bool:
         """Stop watching.
@@ -57,8 +55,10 @@ class Guard:
         Return whether this guard's cancellation, and nothing else, ended the block with this error.
         """
         task, self._task = self._task, None
-        with contextlib.suppress(ValueError):  # it was called
+        try:  # noqa: SIM105 -- every block passes here, and this is a third of the instructions
             self._state.callbacks.remove(self._cancel)
+        except ValueError:  # it was called
+            pass
         if not self._cancelled or task is None:
             return False
         return task.uncancel() <= self._cancel_requests and isinstance(error, asyncio.CancelledError)
@@ -88,24 +88,23 @@ class AsyncLeaseScope:
 
     async def __aenter__(self) -> Self:
         self._check_entry()
-        return self._begin()
+        return self._begin(None, current_task())
 
-    def _begin(self, _frame: FrameType | None = None) -> Self:
-        """Enter the block of a lease that was just acquired.
-
-        The task tells blocks apart, and not the frame as for threads.
-        """
-        self._state.block = self._state.block or current_task()
+    def _begin(self, _frame: FrameType | None, task: asyncio.Task[Any] | None) -> Self:
+        """Enter the block of a lease that this task has just acquired."""
+        self._state.block = self._state.block or task
         self._on_enter()
-        self._guards += (Guard(self._state, cancels=self._on_lost == "raise"),)
+        self._guards += (Guard(self._state, task, cancels=self._on_lost == "raise"),)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        guards, self._guards = self._guards[-1:], self._guards[:-1]
-        lost_in_block = any(guard.leave(exc) for guard in guards)
-        if self._released and not lost_in_block:
+        lost_in_block = False
+        if guards := self._guards:
+            self._guards = guards[:-1]
+            lost_in_block = guards[-1].leave(exc)
+        if self._state.is_released and not lost_in_block:
             return
         if not await self._leave(None if lost_in_block else exc):
             self._report_loss()
@@ -135,7 +134,7 @@ class AsyncLeaseScope:
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""
 
-    async def _leave(self, error: BaseException | None) -> bool:
+    def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
         raise NotImplementedError
 
@@ -148,15 +147,13 @@ class AsyncPrimitiveScope(Generic[L]):
 
     _blocks: Blocks[L]
 
-    async def __aexit__(
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        scope = self._blocks.left_in(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
-        if scope is None:
+    ) -> Coroutine[Any, Any, None]:
+        lease = self._blocks.leave(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+        if lease is None:
             raise self._blocks.unbalanced_exit(self)
-        caller, lease = scope
-        self._blocks.forget(caller, lease)
-        await lease.__aexit__(exc_type, exc, traceback)
+        return lease.__aexit__(exc_type, exc, traceback)
 
 
 class AcquireContext(AsyncBlockOnly, Coroutine[Any, Any, L]):
@@ -197,12 +194,12 @@ class AcquireContext(AsyncBlockOnly, Coroutine[Any, Any, L]):
 
     async def __aenter__(self) -> L:
         self._lease = await self._coroutine
-        return self._lease._begin()  # noqa: SLF001 -- of the same module
+        return self._lease._begin(None, current_task())  # noqa: SLF001 -- of the same module
 
-    async def __aexit__(
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._lease.__aexit__(exc_type, exc, traceback)
+    ) -> Coroutine[Any, Any, None]:
+        return self._lease.__aexit__(exc_type, exc, traceback)
 
     if not TYPE_CHECKING:  # type checkers refuse the call by themselves
 

@@ -38,14 +38,14 @@ class LeaseScope:
     def __enter__(self) -> Self:
         try:
             self._check_entry()
-            return self._begin(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+            return self._begin(sys._getframe(1), None)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         except OWN_ERRORS:
             raise
         except BaseException as interrupt:
             self._leave_interrupted(interrupt)
             raise
 
-    def _begin(self, frame: FrameType) -> Self:
+    def _begin(self, frame: FrameType, _caller: object) -> Self:
         """Enter the block of a lease that was just acquired, in that frame."""
         self._state.block = self._state.block or Entry.of(frame)
         self._on_enter()
