@@ -41,7 +41,7 @@ def _now_us() -> int:
 
 
 def _last_argument(call: Call) -> bytes:
-    last, rest = b"", call.args
+    last, rest = b"", call.packed
     while rest:
         size, _, rest = rest.removeprefix(b"$").partition(b"\r\n")
         last, rest = rest[: int(size)], rest[int(size) + 2 :]

@@ -19,7 +19,7 @@ from itertools import chain, filterfalse
 from struct import unpack
 from typing import Any, Protocol, TypeVar
 
-from handfast._engine.constants import CALLER
+from handfast._engine.calls import TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.resp import bulk
 from handfast._engine.script import load
@@ -30,6 +30,9 @@ MOST = 64
 """The most names of a batch, which bounds for how long it keeps the server from others. More would gain 1 %."""
 
 ACQUIRE, RELEASE = load("locks_acquire"), load("locks_release")
+
+_LENGTH = b"%c" % TOKEN_SIZE
+"""What stands before a token: calls for others have no ``lock``, and so join no batch."""
 
 _RELEASED = {ord("1"): [b"released", 0]}
 """What permit_release replies where no one waits, as it is read."""
@@ -75,10 +78,10 @@ def join(calls: Sequence[Call]) -> Call:
     first, number = calls[0], len(calls)
     keys = b"".join([call.lock.key for call in calls if call.lock is not None])
     if first.waiter and first.lock is not None:
-        names = b"".join([b"%c%b%b" % (len(call.token), call.token, call.wants[CALLER:]) for call in calls])
+        names = b"".join([part for call in calls for part in (_LENGTH, call.token, call.caller)])
         args = keys + bulk(names) + first.lock.ttl
-        return Call(ACQUIRE.prefix_for(number, 3), args, first.waiter, first.wants[:CALLER])
-    names = b"".join([b"%c%b" % (len(call.token), call.token) for call in calls])
+        return Call(ACQUIRE.prefix_for(number, 3), args, waiter=first.waiter, wants=first.wants)
+    names = b"".join([part for call in calls for part in (_LENGTH, call.token)])
     return Call(RELEASE.prefix_for(number, 1), keys + bulk(names))
 
 

@@ -34,6 +34,12 @@ CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("pe
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 ADOPT = load("permit_adopt")
 
+_ACQUIRE, _RELEASE, _CONFIRM = ACQUIRE.prefix, RELEASE.prefix, CONFIRM.prefix
+
+TOKEN_SIZE = 32
+"""The size, in bytes, of every token that a client makes: 128 bits in hexadecimal. Calls for it are packed before there is
+one; for any other they are packed anew, and join no batch."""
+
 PARTS = "state", "tokens"
 """The keys of a name."""
 
@@ -137,10 +143,12 @@ class PermitRequest(Request):
     """Permits of one name: ``weight`` of ``limit``. A lock stays taken for ``at_least_ms`` since its grant."""
 
     __slots__ = (
+        "_head",
         "_keys",
         "_lock",
         "_queue",
-        "_try",
+        "_tail",
+        "_try_tail",
         "_wants",
         "_whole_grant",
         "at_least_ms",
@@ -180,10 +188,12 @@ class PermitRequest(Request):
         self.weight: int = weight
         keys = [bulk(place.key(part)) for part in PARTS]
         self._keys = b"".join(keys)
+        self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
         self._lock = LockPlace(keys[0], self._whole_grant) if limit == 1 else None
         self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
-        self._try = bulk(doubles(grant_ms, 0, max_waiters, 0))
+        self._tail = b"\r\n" + self._queue
+        self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
         self._wants = doubles(weight, limit, min(grant_ms, CLAIM_MS))
 
     def with_weight(self, weight: int) -> PermitRequest:
@@ -209,22 +219,28 @@ class PermitRequest(Request):
         return self._like(self.place.renamed(rename(self.name)), self.weight, timeout)
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
-        wants = self._wants + _pack_caller(caller)
-        if ticket:
-            return Call(ACQUIRE.prefix, self._keys + bulk(token) + _with_ticket(self._queue, ticket), token, wants)
-        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._queue)
-        return make_call((ACQUIRE.prefix, args, token, wants, False, token, self._lock, None, None))
+        number = _pack_caller(caller)
+        if ticket or len(token) != TOKEN_SIZE:
+            args = self._keys + bulk(token) + _with_ticket(self._queue, ticket)
+            return Call(_ACQUIRE, args, waiter=token, wants=self._wants, caller=number)
+        return make_call(
+            (_ACQUIRE, self._head, token, self._tail, token, self._wants, number, self._lock, False, None, None)
+        )
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
-        wants = self._wants + _pack_caller(caller)
-        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token, wants, token=token, lock=self._lock)
+        number = _pack_caller(caller)
+        if len(token) != TOKEN_SIZE:
+            args = b"%b$%d\r\n%b%b" % (self._keys, len(token), token, self._try_tail)
+            return Call(_ACQUIRE, args, waiter=token, wants=self._wants, caller=number)
+        return make_call(
+            (_ACQUIRE, self._head, token, self._try_tail, token, self._wants, number, self._lock, False, None, None)
+        )
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        if copies or self.at_least_ms:
-            options = ("copies" * copies, self.at_least_ms * 1000)
-            return Call(RELEASE.prefix_for(len(PARTS), 3), self._keys + pack((token, *options)))
-        args = b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token)
-        return make_call((RELEASE.prefix, args, b"", b"", False, token, self._lock, None, None))
+        if copies or self.at_least_ms or len(token) != TOKEN_SIZE:
+            options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
+            return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
+        return make_call((_RELEASE, self._head, token, b"\r\n", b"", b"", b"", self._lock, False, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         args = self._keys + bulk(token) + bulk(ttl_ms)
@@ -233,8 +249,7 @@ class PermitRequest(Request):
     def confirm(self, token: bytes) -> Call | None:
         if self.grant_ms <= CLAIM_MS:
             return None
-        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant)
-        return make_call((CONFIRM.prefix, args, b"", b"", False, b"", None, None, None))
+        return Call(_CONFIRM, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant))
 
     def cancel(self, token: bytes) -> Call:
         return Call(CANCEL.prefix, self._keys + bulk(token))
@@ -371,4 +386,4 @@ class MultiRequest(Request):
 
     def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"", caller: int = 0) -> Call:
         prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))
-        return Call(prefix, self._keys + args, waiter, waiter and doubles(1, 1, 0, caller))
+        return Call(prefix, self._keys + args, waiter=waiter, wants=waiter and doubles(1, 1, 0, caller))

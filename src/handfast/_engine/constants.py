@@ -5,7 +5,7 @@ A script names a constant of `IN_SCRIPTS`, and `load` writes its number there.
 
 from __future__ import annotations
 
-__all__ = ["CALLER", "CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "WAIT_MS"]
+__all__ = ["CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "WAIT_MS"]
 
 CLAIM_MS = 2_000
 """The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for
@@ -25,9 +25,6 @@ FINISHED = 2**52
 _NUMBER = 8
 """Bytes of a double."""
 
-CALLER = 3 * _NUMBER
-"""Where the caller's number begins in ``wants``: behind weight, limit and claim_ms."""
-
 IN_SCRIPTS = {
     "CLAIM_US": CLAIM_MS * 1000,
     "WAIT_US": WAIT_MS * 1000,
@@ -44,6 +41,6 @@ IN_SCRIPTS = {
     "WEIGHT_AT": 1 + _NUMBER,
     "LIMIT_AT": 1 + 2 * _NUMBER,
     "INBOX_AT": 1 + 5 * _NUMBER,
-    "CALLER_IN_WANTS": 1 + CALLER,
+    "CALLER_IN_WANTS": 1 + 3 * _NUMBER,  # what a call wants: weight, limit, claim_ms and caller
 }
 """The numbers that stand in scripts, by their names there."""

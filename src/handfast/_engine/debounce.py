@@ -38,7 +38,7 @@ class DebounceRequest:
         """
         at_most_ms = inf if self._at_most_ms is None else self._at_most_ms
         times = doubles(self.quiet_ms, at_most_ms, round(left_s * 1e6), ticket)
-        return Call(ENTER.prefix_for(2, 3), self._keys + bulk(token) + bulk(times), token)
+        return Call(ENTER.prefix_for(2, 3), self._keys + bulk(token) + bulk(times), waiter=token)
 
     def cancel(self, token: bytes) -> Call:
         """Withdraw the call."""

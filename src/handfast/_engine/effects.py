@@ -83,28 +83,40 @@ class Call(NamedTuple):
 
     prefix: CommandPrefix
     args: bytes
-    """Keys and arguments, packed."""
+    """Keys and arguments, packed: all of them, or those before ``token``."""
+    token: bytes = b""
+    """The token, if it travels between ``args`` and ``tail``, so that nothing is packed anew for each call."""
+    tail: bytes = b""
     waiter: bytes = b""
     """The token that this call may put in the queue, if any. The session discards grant messages for the token that
-    came before the reply: the reply is newer. And it adds the last argument: ``wants``, and behind that its owner
-    text."""
+    came before the reply: the reply is newer. And it adds the last argument, the `record`."""
     wants: bytes = b""
-    once: bool = False
-    """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
-    token: bytes = b""
-    """The token that acquires or releases ``lock``."""
+    """What the record begins with."""
+    caller: bytes = b""
+    """What follows that in the record: the number of the thread or task, packed."""
     lock: LockPlace | None = None
     """Where the call may join a batch."""
+    once: bool = False
+    """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
     acknowledgement: Acknowledgement | None = None
     """What its answer waits for; None where that is the reply alone."""
     slot: int | None = None
     """In a cluster, a slot of the primary that is asked, for commands without keys; None where any node will do. Others
     go to that of their keys."""
 
+    @property
+    def packed(self) -> bytes:
+        """Keys and arguments, but for a record."""
+        return self.args + self.token + self.tail
 
-make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool, bytes, LockPlace | None, None, None]], Call] = (
-    partial(tuple.__new__, Call)
-)
+    def record(self, owner: bytes) -> bytes:
+        """Return the last argument of a call that may wait, packed; ``owner`` is the owner text of its session."""
+        return bulk(self.wants + self.caller + owner)
+
+
+make_call: Callable[
+    [tuple[CommandPrefix, bytes, bytes, bytes, bytes, bytes, bytes, LockPlace | None, bool, None, None]], Call
+] = partial(tuple.__new__, Call)
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 
 PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))

@@ -102,7 +102,7 @@ class LimitRequest:
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
         request = doubles(WAIT_MS, patience_us, self._max_waiters, ticket)
         prefix = ACQUIRE.prefix_for(4 + len(self.rates), 3)
-        return Call(prefix, self._keys + bulk(token) + bulk(request), token, self._wants)
+        return Call(prefix, self._keys + bulk(token) + bulk(request), waiter=token, wants=self._wants)
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
         """Let an admission count for another cost.

@@ -180,7 +180,7 @@ class OnceRequest(PermitRequest):
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
         request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, self.pause_ms, ticket)
         args = self._keys + self._result + pack((token, request, self.fingerprint))
-        return Call(ACQUIRE.prefix, args, token, self._wants + doubles(caller))
+        return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=doubles(caller))
 
     def _record(self, token: bytes, ending: Ending, *, copies: bool) -> Call:
         outcome, value, keep_ms = ending

@@ -82,7 +82,7 @@ class Bare:
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
-        whole = call.prefix.evalsha + call.args + (bulk(call.wants + self._address) if call.waiter else b"")
+        whole = call.prefix.evalsha + call.packed + (call.record(self._address) if call.waiter else b"")
         return Template(*whole.split(token))
 
 

@@ -42,7 +42,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.packing import doubles
-from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
+from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast._engine.script import command, load, pack
 from handfast.embedded import find_binary
 
@@ -248,7 +248,7 @@ def pack_command(name: str, *args: str | bytes) -> bytes:
 
 def packed(call: Call) -> bytes:
     """Return a call as a driver sends it to a server that has loaded the script."""
-    return call.prefix.evalsha + call.args + (bulk(call.wants + WAITER) if call.waiter else b"")
+    return call.prefix.evalsha + call.packed + (call.record(WAITER) if call.waiter else b"")
 
 
 def loads(*calls: Call) -> Commands:
@@ -296,7 +296,7 @@ def handoff(name: str, *, renewed: bool = False) -> Case:
         for waiter in given:
             # A waiter confirms with the source, so that a server which has forgotten the script answers as well.
             confirm = request.confirm(waiter)
-            renewal = [confirm.prefix.eval_source + confirm.args] if renewed and confirm else []
+            renewal = [confirm.prefix.eval_source + confirm.packed] if renewed and confirm else []
             yield [packed(request.acquire(waiter)), packed(request.release(holder)), *renewal]
             holder = waiter
 

@@ -57,7 +57,7 @@ class AcknowledgedSession(Session):
             if request.asking:
                 parts.append(ASKING)
                 self._sent.append(PendingAside())
-            parts += (prefix.eval_source if request.by_source else prefix.evalsha, request.call.args)
+            parts += (prefix.eval_source if request.by_source else prefix.evalsha, request.call.packed)
             self._sent.append(_Reply(frames, []))
         parts.append(widest([request.call for request in requests]).barrier)
         self._sent += [_Reply(frames, []), _Reply(frames, requests)]

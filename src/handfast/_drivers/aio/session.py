@@ -417,10 +417,11 @@ class Session:
         if isinstance(request, PendingCall) and request.asking:
             parts.append(ASKING)
             self._sent.append(PendingAside())
-        parts += (call.prefix.eval_source if request.by_source else call.prefix.evalsha, call.args)
-        if call.waiter:
+        prefix, args, token, tail, waiter, wants, caller = call[:7]
+        parts += (prefix.eval_source if request.by_source else prefix.evalsha, args, token, tail)
+        if waiter:
             owner = self._owner if self._shards is None else self._shards.owner(call)
-            parts.append(b"$%d\r\n%b%b\r\n" % (len(call.wants) + len(owner), call.wants, owner))
+            parts += (b"$%d\r\n" % (len(wants) + len(caller) + len(owner)), wants, caller, owner, b"\r\n")
         self._sent.append(request)
 
     def _send_source(self, request: PendingCall) -> None:

@@ -44,7 +44,7 @@ class SyncConnector(Connector):
         """
         connection: Any = self.connect(timeout)
         try:
-            connection.send_packed_command([call.prefix.evalsha + call.args])
+            connection.send_packed_command([call.prefix.evalsha + call.packed])
             return connection.read_response()
         finally:
             connection.disconnect()

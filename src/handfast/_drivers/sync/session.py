@@ -28,7 +28,7 @@ from handfast._engine.effects import (
     make_answer,
 )
 from handfast._engine.messages import Subscription
-from handfast._engine.resp import ErrorReply, Push, bulk
+from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.server_errors import is_noscript
 from handfast._engine.slots import ASKING
 
@@ -86,10 +86,13 @@ class Session(Transport):
             self.open(within)
         if call.acknowledgement is not None:
             return self._call_between(b"", call, call.acknowledgement.barrier, within)
-        head, tail, waiter, wants = call[:4]
+        head, args, token, tail, waiter, wants, caller = call[:7]
         if waiter:
             owner = self.owner if self.shards is None else self.shards.owner(call)
-            tail += b"$%d\r\n%b%b\r\n" % (len(wants) + len(owner), wants, owner)
+            size = b"$%d\r\n" % (len(wants) + len(caller) + len(owner))
+            tail = b"".join((args, token, tail, size, wants, caller, owner, b"\r\n"))
+        else:
+            tail = args + token + tail
         try:  # the hot path: written out instead of entering `_closing_on_error`
             sent_at = monotonic()
             self.write(head.evalsha + tail, within)
@@ -125,7 +128,7 @@ class Session(Transport):
         """
         with self.closing_on_error():
             sent_at = monotonic()
-            parts = [(call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls]
+            parts = [(call.prefix.eval_source if sources else call.prefix.evalsha) + call.packed for call in calls]
             self.write(b"".join([*parts, barrier]), within)
         return sent_at
 
@@ -196,9 +199,9 @@ class Session(Transport):
 
     def _call_between(self, before: bytes, call: Call, barrier: bytes, within: float) -> Answer | ErrorReply:
         """Run a script after `ASKING`, or with a barrier behind it, which no other thread's calls get between."""
-        tail = call.args
+        tail = call.packed
         if call.waiter:
-            tail += bulk(call.wants + self.owner_of(call))
+            tail += call.record(self.owner_of(call))
         with self.closing_on_error():
             for head in (call.prefix.evalsha, call.prefix.eval_source):
                 sent_at = monotonic()
@@ -214,7 +217,7 @@ class Session(Transport):
 
     def _try_to_send(self, call: Call) -> None:
         """Find out how a confirmation can be sent. For a waiter it changes nothing."""
-        self.write(call.prefix.eval_source + call.args, self._connector.response_timeout)
+        self.write(call.prefix.eval_source + call.packed, self._connector.response_timeout)
         self._connector.note_source(self._reply(self._connector.response_timeout))
 
     def _confirm(self, call: Call | None, message: GrantMessage | None) -> Confirmation | None:
@@ -224,7 +227,7 @@ class Session(Transport):
         confirmation = Confirmation(self)
         self._unanswered.append((confirmation, monotonic()))
         head = call.prefix.eval_source if self._connector.confirms_in_full else call.prefix.evalsha
-        self.write(head + call.args, self._connector.response_timeout)
+        self.write(head + call.packed, self._connector.response_timeout)
         return confirmation
 
     def _on_confirmed(self, frame: Any) -> None:

@@ -27,7 +27,7 @@ from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translate
 from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import PROBE, Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.messages import Subscription
-from handfast._engine.resp import ErrorReply, Push, bulk
+from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._engine.slots import ASKING
 
@@ -271,9 +271,9 @@ class _SharedConnection(Transport):
             call = one.call
             one.sent_at, one.asked = now, None
             head = call.prefix.eval_source if one.from_source else call.prefix.evalsha
-            parts += [ASKING, head, call.args] if one.asking else [head, call.args]
+            parts += [ASKING, head, call.packed] if one.asking else [head, call.packed]
             if call.waiter:
-                parts.append(bulk(call.wants + self.owner_of(call)))
+                parts.append(call.record(self.owner_of(call)))
                 if one.mail is not None:
                     self._mails[call.waiter] = one.mail
         self.write(b"".join(parts), self._connector.response_timeout)
