@@ -69,6 +69,8 @@ def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) ->
         batches += [row[start : start + MOST] for start in range(0, len(row) - 1, MOST)]
     if not batches:
         return requests, batches
+    if sum(map(len, batches)) == len(requests):
+        return [], batches
     joined = {*chain.from_iterable(batches)}
     return [*filterfalse(joined.__contains__, requests)], batches
 

@@ -87,30 +87,34 @@ class Reader:
         Returns the rest.
         """
         lines = data.split(b"\r\n")
+        frames, sizes = self.frames, _SIZES
         at, end = 0, len(lines) - 1  # the last line is incomplete
         while at < end:
             start, head = at, lines[at]
-            kind, at = head[:1], at + 1
-            if kind == b"$" and at < end and len(lines[at]) == int(head[1:]):
-                self.frames.append(lines[at])
+            at += 1
+            size = sizes.get(head)
+            if size is not None and at < end and len(lines[at]) == size:
+                frames.append(lines[at])
                 at += 1
-            elif kind == b":":
-                self.frames.append(int(head[1:]))
-            elif kind in _ARRAYS and head[1:2] != b"-":
-                items = _ARRAYS[kind]()
-                for _ in range(int(head[1:])):
+            elif head[0] == _INTEGER:
+                frames.append(int(head[1:]))
+            elif head in _FLAT:
+                kind, count = _FLAT[head]
+                items = kind()
+                for _ in range(count):
                     line = lines[at]
-                    kind, at = line[:1], at + 1
-                    if kind == b"$" and at < end and len(lines[at]) == int(line[1:]):
+                    at += 1
+                    size = sizes.get(line)
+                    if size is not None and at < end and len(lines[at]) == size:
                         items.append(lines[at])
                         at += 1
-                    elif kind == b":" and at <= end:
+                    elif line[:1] == b":" and at <= end:
                         items.append(int(line[1:]))
                     else:
                         return b"\r\n".join(lines[start:])
-                self.frames.append(items)
+                frames.append(items)
             elif head[0] in _LINES:
-                self.frames.append(_LINES[head[0]](head[1:]))
+                frames.append(_LINES[head[0]](head[1:]))
             else:
                 return b"\r\n".join(lines[start:])
         return lines[end]
@@ -172,7 +176,13 @@ def _error(text: bytes) -> ErrorReply:
     return ErrorReply(text.decode(errors="replace"))
 
 
-_ARRAYS: dict[bytes, type[list[Any]]] = {b"*": list, b">": Push}
+_INTEGER = ord(":")
+_SIZES = {b"$%d" % size: size for size in range(1025)}
+"""The size of a bulk string by its first line, for those that `_read_flat` takes: a lookup costs a third of `int()`."""
+_FLAT: dict[bytes, tuple[type[list[Any]], int]] = {
+    b"%b%d" % (kind, count): (one, count) for kind, one in ((b"*", list), (b">", Push)) for count in range(65)
+}
+"""The kind and the length of an array by its first line, likewise."""
 _LINES: dict[int, Callable[[bytes], Any]] = {
     ord(":"): int,
     ord("+"): bytes,

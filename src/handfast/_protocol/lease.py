@@ -114,9 +114,10 @@ class LeaseState:
         self.ended_at: float = inf
         self.unconfirmed: bool = lease * 1000 <= CLAIM_MS < request.grant_ms
         """Whether only the claim window was granted so far. Such a lease is renewed once, even with ``renew=False``."""
-        self.due_at: float = deadline
         if request.renew or self.unconfirmed:
-            self.due_at -= lease - min(lease, request.ttl_ms / 1000) / RENEWALS_PER_TTL
+            self.due_at: float = self.acquired_at + min(lease, request.ttl_ms / 1000) / RENEWALS_PER_TTL
+        else:
+            self.due_at = deadline
         self.not_before: float = -inf
         """It is not renewed before this moment: the server has refused to."""
         self.is_released: bool = False

@@ -51,7 +51,10 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     """Why it can't be detached; empty if it can."""
 
     def __init__(self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost) -> None:
-        super().__init__(state, on_lost)
+        # Written out: every acquire makes a lease, and each __init__ of a base class would be another frame.
+        self._state = state
+        self._on_lost = on_lost
+        self._guards = ()  # asyncio only
         self._driver = driver
         self._lost_event: asyncio.Event | None = None
 
@@ -252,7 +255,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
     def __del__(self) -> None:
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
-        if state is None or not state.request.renew or state.is_released:
+        if state is None or state.is_released or not state.request.renew:
             return
         # Neither `lost` nor repr(), which may read: this is called at any point of any thread. So a lease whose
         # deadline has passed is not taken for lost: the reply that renews it may be there already.

@@ -16,7 +16,8 @@ import itertools
 import os
 import sys
 import weakref
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, Future, get_running_loop
+from asyncio import current_task as current_task_of
 from binascii import hexlify
 from collections.abc import Coroutine, Hashable
 from logging import DEBUG
@@ -68,10 +69,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
         super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
 
-    @staticmethod
-    def caller() -> object:
-        """Return the running task; None outside of any."""
-        return current_task()
+    caller = staticmethod(current_task)
 
     @staticmethod
     def is_over(caller: object) -> bool:
@@ -82,8 +80,11 @@ class AsyncDriver(Driver[AsyncConnector]):
         """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
             raise ClientClosed(request.name)
-        context = self._context(request.name)
-        task = asyncio.current_task(context.loop)
+        loop = get_running_loop()
+        context = self._contexts.get(loop)
+        if context is None or self._pid != os.getpid():  # asked here, as in `release`: without a frame for it
+            context = self._context(request.name)
+        task = current_task_of(loop)
         known = self._tasks.get(id(task))
         number = self._number(task) if known is None else known[0]
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), number, context)
@@ -152,7 +153,9 @@ class AsyncDriver(Driver[AsyncConnector]):
         lost = lease.lost(monotonic())
         if lease.is_released or (lost and self._closed):
             return leaves and lease.loss is None
-        context = self._context(lease.request.name)
+        context = self._contexts.get(get_running_loop())
+        if context is None or self._pid != os.getpid():
+            context = self._context(lease.request.name)
         lease.owner.remove(lease)
         try:
             released = await run(context, release(lease), lease.request.name)

@@ -131,9 +131,10 @@ class Session:
         ``on_answer`` is called with a reply that is no error in the step that reads it, before any other callback.
         Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor again.
         """
-        future: Future[Outcome] = self._loop.create_future()
+        future: Future[Outcome] = Future(loop=self._loop)
         request = PendingCall(call, future, self.retry_for if retry_for is None else retry_for, on_answer)
-        request.by_source = by_source
+        if by_source:
+            request.by_source = True
         self._outbox.append(request)
         if not self._flush_scheduled:
             self.schedule()
