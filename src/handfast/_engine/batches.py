@@ -19,7 +19,7 @@ from itertools import chain, filterfalse
 from struct import unpack
 from typing import Any, Protocol, TypeVar
 
-from handfast._engine.calls import TOKEN_SIZE
+from handfast._engine.constants import TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.resp import bulk
 from handfast._engine.script import load

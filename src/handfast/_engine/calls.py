@@ -13,7 +13,7 @@ from math import inf
 from struct import Struct
 from typing import Any, ClassVar, Self
 
-from handfast._engine.constants import CLAIM_MS, WAIT_MS
+from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE, WAIT_MS
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement, Answer, Call, LockPlace, make_call
 from handfast._engine.keys import KeySet
@@ -35,10 +35,6 @@ LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load
 ADOPT = load("permit_adopt")
 
 _ACQUIRE, _RELEASE, _CONFIRM = ACQUIRE.prefix, RELEASE.prefix, CONFIRM.prefix
-
-TOKEN_SIZE = 32
-"""The size, in bytes, of every token that a client makes: 128 bits in hexadecimal. Calls for it are packed before there is
-one; for any other they are packed anew, and join no batch."""
 
 PARTS = "state", "tokens"
 """The keys of a name."""

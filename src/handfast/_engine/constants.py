@@ -5,7 +5,7 @@ A script names a constant of `IN_SCRIPTS`, and `load` writes its number there.
 
 from __future__ import annotations
 
-__all__ = ["CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "WAIT_MS"]
+__all__ = ["CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "TOKEN_SIZE", "WAIT_MS"]
 
 CLAIM_MS = 2_000
 """The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for
@@ -18,6 +18,10 @@ often."""
 REPEAT_MS = 20_000
 """For how long a call is repeated and cleaned up after, in ms. What recognises a late copy lasts as long: tombstones
 and replies."""
+
+TOKEN_SIZE = 32
+"""The bytes of every token that a client makes: 128 bits in hexadecimal. Calls for it are packed before there is one. For
+any other they are packed as a whole, and join no batch."""
 
 FINISHED = 2**52
 """Added to the end of a tombstone, and taken from a ticket: all sums are whole numbers, and clocks stay below it."""

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from struct import iter_unpack
 from typing import NamedTuple
 
-from handfast._engine.constants import WAIT_MS
-from handfast._engine.effects import Call
+from handfast._engine.constants import TOKEN_SIZE, WAIT_MS
+from handfast._engine.effects import Call, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.records import encode_label
-from handfast._engine.resp import bulk
 from handfast._engine.script import load, pack
 
 __all__ = ["Limit", "LimitRequest", "read_limits"]
@@ -40,7 +39,9 @@ class LimitRequest:
     """
 
     __slots__ = (
+        "_acquire",
         "_enforce",
+        "_head",
         "_keys",
         "_max_waiters",
         "_own",
@@ -49,6 +50,7 @@ class LimitRequest:
         "_wants",
         "_windows",
         "cost",
+        "most",
         "name",
         "place",
         "rates",
@@ -79,11 +81,10 @@ class LimitRequest:
         self._keys = pack((*map(place.key, ("queue", "waiting", "tombstones", "settings")), *self._windows))
         self._rates = b"".join(doubles(*rate) for rate in self.rates)
         self._wants = doubles(bool(set_rates), cost) + b"%c%b" % (len(self._rates), self._rates)
-
-    @property
-    def most(self) -> int:
+        self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
+        self._acquire = ACQUIRE.prefix_for(4 + len(self.rates), 3)
+        self.most: int = min(rate.limit for rate in self.rates)
         """The largest cost that all rates admit."""
-        return min(rate.limit for rate in self.rates)
 
     def with_cost(self, cost: int) -> LimitRequest:
         """Return the same request for another cost."""
@@ -101,8 +102,10 @@ class LimitRequest:
         """Be admitted, or enter the queue; unless it is certain to take longer than ``patience_s``, which may be infinite."""
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
         request = doubles(WAIT_MS, patience_us, self._max_waiters, ticket)
-        prefix = ACQUIRE.prefix_for(4 + len(self.rates), 3)
-        return Call(prefix, self._keys + bulk(token) + bulk(request), waiter=token, wants=self._wants)
+        if len(token) != TOKEN_SIZE:
+            return Call(self._acquire, self._keys + pack((token, request)), waiter=token, wants=self._wants)
+        tail = b"\r\n$32\r\n%b\r\n" % request  # of four numbers
+        return make_call((self._acquire, self._head, token, tail, token, self._wants, b"", None, False, None, None))
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
         """Let an admission count for another cost.

@@ -127,6 +127,8 @@ class OnceRequest(PermitRequest):
 
     def for_call(self, timeout: float | None, fingerprint: bytes) -> OnceRequest:
         """Return the same request with another timeout, and for what has this fingerprint; an empty one fits any."""
+        if timeout == self.timeout and not fingerprint and not self.fingerprint:
+            return self
         request = copy(self)
         request.timeout, request.fingerprint = timeout, fingerprint and sha256(fingerprint).digest()
         return request
@@ -179,7 +181,7 @@ class OnceRequest(PermitRequest):
 
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
         request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, self.pause_ms, ticket)
-        args = self._keys + self._result + pack((token, request, self.fingerprint))
+        args = b"".join((self._keys, self._result, bulk(token), bulk(request), bulk(self.fingerprint)))
         return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=doubles(caller))
 
     def _record(self, token: bytes, ending: Ending, *, copies: bool) -> Call:

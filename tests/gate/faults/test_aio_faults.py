@@ -309,3 +309,12 @@ async def test_tasks_that_all_begin_at_once_are_not_all_refused_for_a_script_tha
 
             await asyncio.gather(*map(use, range(CROWD)))
         assert 1 <= behind.info("errorstats")["errorstat_NOSCRIPT"]["count"] <= CROWD // 10
+
+
+async def test_a_call_that_does_not_wait_ends_in_time_though_its_connection_is_still_opening(proxy, near):
+    """The handshake and the reply come in time each, but not both together."""
+    proxy.delay(lambda sent: sent.name in ("INFO", "EVALSHA"), seconds=0.4, times=2)
+    async with AsyncHandfast(f"{proxy.url}?socket_timeout=0.6") as client:
+        with pytest.raises(redis.TimeoutError, match="did not answer"):
+            await client.lock("a").try_acquire()
+        await (await client.lock("a").acquire()).release()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from handfast._engine.batches import ACQUIRE, MOST, RELEASE, join, replies, split
-from handfast._engine.calls import TOKEN_SIZE, MultiRequest, PermitRequest
+from handfast._engine.calls import MultiRequest, PermitRequest
+from handfast._engine.constants import TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles, read_reply

@@ -59,7 +59,7 @@ def test_one_that_fits_is_one_call():
     attempt = new(cost=4)
     effects, decision = perform(attempt, 105.5, ADMITTED)
     assert effects == [attempt.request.acquire(TOKEN, 5.5)]
-    assert bulk(doubles(60_000, 5_500_000, 9, 0)) in effects[0].args
+    assert bulk(doubles(60_000, 5_500_000, 9, 0)) in effects[0].packed
     assert effects[0].wants.startswith(doubles(0, 4) + b"\x10" + doubles(10, 1000))
     assert effects[0].waiter == TOKEN
     assert decision == Decision(True, 3, 0.0)
@@ -69,7 +69,7 @@ def test_one_that_fits_is_one_call():
 @pytest.mark.parametrize(("until", "patience_us"), [(inf, inf), (100.0, 0), (99.0, 0)])
 def test_a_caller_says_how_long_it_may_wait(until, patience_us):
     effects, decision = perform(new(), until, answer(100.0, b"refused", 2_500_000, 4))
-    assert bulk(doubles(60_000, patience_us, 9, 0)) in effects[0].args
+    assert bulk(doubles(60_000, patience_us, 9, 0)) in effects[0].packed
     assert decision == Decision(False, 4, 2.5)
 
 
@@ -116,7 +116,7 @@ def test_the_first_waiter_asks_when_its_time_has_come_and_brings_its_ticket():
     effects, decision = perform(attempt, inf, queued(100.0), Waking(105.1, None), ADMITTED)
     (park,) = parks(effects)
     assert park == Park(TOKEN, pytest.approx(105 + EARLY_S), None, pytest.approx(105 + UNHEARD_POLL_S))
-    assert bulk(doubles(60_000, inf, 9, TICKET)) in effects[2].args
+    assert bulk(doubles(60_000, inf, 9, TICKET)) in effects[2].packed
     assert decision == Decision(True, 3, 0.0)
     assert attempt.position == 0
 
@@ -225,7 +225,7 @@ def test_an_admission_is_settled_with_what_is_known_of_copies(copies):
     perform(attempt, inf, answer(100.0, b"admitted", 7, 3, again=copies))
     effects, _ = performed(settle(attempt, 5), answer(120.0, b"settled", 1), SETTLED)
     assert effects == [attempt.request.settle(TOKEN, 5, copies=copies)] * 2
-    assert bulk(doubles(3, 5, copies)) in effects[0].args
+    assert bulk(doubles(3, 5, copies)) in effects[0].packed
 
 
 def test_a_cancel_goes_on_while_more_is_left():
@@ -253,8 +253,8 @@ def test_one_that_hears_of_other_rates_asks_again_under_those_and_says_that_they
     assert decision.admitted
     assert attempt.request.rates == ((3, 1000), (90, 60_000))
     assert effects == [own.acquire(TOKEN, 5.0), attempt.request.acquire(TOKEN, 5.0)]
-    assert bulk(doubles(60_000, 5_000_000, 9, 0)) in effects[1].args
-    assert b"window:60000" in effects[1].args
+    assert bulk(doubles(60_000, 5_000_000, 9, 0)) in effects[1].packed
+    assert b"window:60000" in effects[1].packed
     assert effects[1].wants.startswith(doubles(1, 3) + b"\x20" + SET)
 
 
@@ -298,5 +298,5 @@ def test_one_that_does_not_enforce_says_so_whatever_its_timeout_and_hears_what_i
     for until in (100.0, inf):
         attempt = LimitAttempt(request(enforce=False).with_cost(2), TOKEN, 100.0)
         effects, decision = perform(attempt, until, answer(100.0, b"exceeded", 1_500_000, 0))
-        assert bulk(doubles(60_000, -1, 9, 0)) in effects[0].args
+        assert bulk(doubles(60_000, -1, 9, 0)) in effects[0].packed
         assert decision == Decision(True, 0, 1.5, exceeded=True)

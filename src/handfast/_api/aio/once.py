@@ -142,7 +142,7 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         function = awaiting(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
-            async with type(self)(self._driver, request, self._options) as run:
+            async with self if request is self._request else type(self)(self._driver, request, self._options) as run:
                 if not run.done:
                     begins = True
                     made = await function()

@@ -143,7 +143,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         function = calling(function)
         request, begins = self._for_call(timeout, fingerprint), False
         try:
-            with type(self)(self._driver, request, self._options) as run:
+            with self if request is self._request else type(self)(self._driver, request, self._options) as run:
                 if not run.done:
                     begins = True
                     made = function()

@@ -115,7 +115,7 @@ class AsyncDriver(Driver[AsyncConnector]):
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
         """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
-        lease = await self._hold(attempt, try_acquire(attempt), None, self._soon(timeout), retry_for=0)
+        lease = await self._hold(attempt, try_acquire(attempt), None, _soon(timeout), retry_for=0)
         if lease is None:
             await self.undo(attempt)
         return lease
@@ -128,8 +128,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         name, retry_for = attempt.request.name, 0 if once else None
         context = self._context(name)
         try:
-            until = self._soon(None) if once else until
-            result = await run(context, steps, name, until, retry_for=retry_for, attempt=attempt)
+            result = await run(context, steps, name, None if once else until, retry_for=retry_for, attempt=attempt)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             self._begin_undo(attempt)
             raise
@@ -257,7 +256,7 @@ class AsyncDriver(Driver[AsyncConnector]):
 
         It is not tried again in an outage.
         """
-        return await run(self._context(name), steps, name, self._soon(timeout), retry_for=0)
+        return await run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
     async def close(self, *, release: bool | None) -> None:
         """Close the connections. Release what is held on this loop, or let it run out."""
@@ -293,10 +292,6 @@ class AsyncDriver(Driver[AsyncConnector]):
         with contextlib.suppress(*OWN_ERRORS):
             name, status = await self.look(who_is_there(attempt.request), name, UNDO_WAIT)
         return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
-
-    def _soon(self, timeout: float | None) -> float:
-        """Return the moment in so many seconds, or in those that the server has for a reply."""
-        return monotonic() + (self._connector.response_timeout if timeout is None else timeout)
 
     async def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
         context = self._context(lease.request.name)
@@ -350,7 +345,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         attempt: Attempt,
         steps: Steps[Grant | None],
         timeout: float | None,
-        until: float,
+        until: float | None,
         *,
         retry_for: float | None = None,
     ) -> LeaseState | None:
@@ -413,6 +408,11 @@ async def _wait_for_releases(releases: list[tuple[LeaseState, Future[Any]]]) -> 
             lease.owner.lose(lease, GONE.format("released"))
         elif log.lease_log.isEnabledFor(DEBUG):
             log.released(lease)
+
+
+def _soon(timeout: float | None) -> float | None:
+    """Return the moment in so many seconds; None for the time that the server has for each reply."""
+    return None if timeout is None else monotonic() + timeout
 
 
 def _may_wait(error: BaseException | None) -> bool:

@@ -21,6 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
+from handfast._drivers.aio.deadlines import Deadlines
 from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.clock import monotonic
@@ -68,6 +69,7 @@ class LoopContext:
         self.control: str = control
         """The channel on which this client hears that a lease was taken away."""
         self.leases = LeaseTable()
+        self.deadlines = Deadlines(connector.response_timeout)
         self._waits: SharedWaits | None = None
         self._sessions = Sessions(connector, subscribe, subscribe_to_nothing, retry_for)
         self.session: Session | Router = self._sessions.main
@@ -95,6 +97,10 @@ class LoopContext:
 
             self._waits = SharedWaits()
         return self._waits
+
+    def soon(self) -> float:
+        """Return the moment until which the server has to reply to a call that is sent now."""
+        return monotonic() + self.connector.response_timeout
 
     def reconnect(self) -> None:
         """Open new connections: another server is the primary."""
@@ -166,6 +172,7 @@ class LoopContext:
         self._ended = True
         self.renewer.stop_renewing()
         self._sessions.end(error)
+        self.deadlines.end()
         if self._watch is not None:
             self._watch.stop()
         with contextlib.suppress(

@@ -11,10 +11,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.aio.deadlines import give_up
 from handfast._drivers.aio.loop_context import LoopContext
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import copy_exception, server_silent
 from handfast._engine.effects import Answer, Call, Park, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
@@ -35,12 +35,14 @@ async def run(
     context: LoopContext,
     steps: Steps[T],
     name: str,
-    until: float = inf,
+    until: float | None = inf,
     *,
     retry_for: float | None = None,
     attempt: BaseAttempt | None = None,
 ) -> T:
     """Perform a protocol, until that moment at most, and return its result.
+
+    With None each call has the time that the server has for a reply.
 
     An attempt learns of a call that was not sent, since the connection for it was refused.
     """
@@ -53,7 +55,11 @@ async def run(
                 continue
             session = context.session if effect.acknowledgement is None else context.session_for(effect)
             breaks, sent = session.breaks, session.send(effect, retry_for)
-            give_up_at = inf if until == inf else _end_of_call(until, effect)
+            give_up_at = inf
+            if until is None and effect.acknowledgement is None:
+                context.deadlines.add(session, sent)
+            elif until != inf:
+                give_up_at = _end_of_call(context.soon() if until is None else until, effect)
             try:
                 outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
             except (ServerRefused, ServerUnsupported):
@@ -66,6 +72,7 @@ async def run(
                 effect = steps.send(outcome)
                 continue
             try:
+                give_up_at = context.soon() if until is None else give_up_at
                 retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
                 answer = await _call_again(session, effect, outcome, breaks, retry)
             except ServerRefused as error:
@@ -136,4 +143,4 @@ def _give_up(session: Session | Router, sent: Future[Outcome], until: float) -> 
     if early > 0:
         sent.get_loop().call_later(early, _give_up, session, sent, until)
     else:
-        sent.set_exception(server_silent() if session.trouble is None else copy_exception(session.trouble))
+        give_up(session, sent)
