@@ -221,6 +221,17 @@ def routing() -> Iterator[str]:
         yield f"| {one['api']}, {one['place']} | {one['acquire']} | {one['release']} |"
 
 
+def client() -> Iterator[str]:
+    """The instructions of a client for one call."""
+    data = _read("benchmarks/client")
+    counts = {(row["call"], row["api"]): row["instructions"] for row in data["rows"]}
+    yield "| | sync | asyncio |\n|---|--:|--:|"
+    for call in dict.fromkeys(row["call"] for row in data["rows"]):
+        yield f"| {call} | {counts[call, 'sync']:,} | {counts[call, 'asyncio']:,} |"
+    machine = data["machine"]
+    yield f"\nPython {machine['python']}, redis-py {machine['redis']}, {machine['server']}, {machine['date'][:10]}."
+
+
 def limiters() -> Iterator[str]:
     """Calls that do not wait, and the memory of an admission."""
     data = _read("benchmarks/limiter")
@@ -364,6 +375,7 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "handoff": handoff,
     "cluster": cluster,
     "routing": routing,
+    "client": client,
     "limiters": limiters,
     "waiters": waiters,
     "cutoffs": cutoffs,

@@ -34,8 +34,6 @@ CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("pe
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 ADOPT = load("permit_adopt")
 
-_ACQUIRE, _RELEASE, _CONFIRM = ACQUIRE.prefix, RELEASE.prefix, CONFIRM.prefix
-
 PARTS = "state", "tokens"
 """The keys of a name."""
 
@@ -218,25 +216,37 @@ class PermitRequest(Request):
         number = _pack_caller(caller)
         if ticket or len(token) != TOKEN_SIZE:
             args = self._keys + bulk(token) + _with_ticket(self._queue, ticket)
-            return Call(_ACQUIRE, args, waiter=token, wants=self._wants, caller=number)
+            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
         return make_call(
-            (_ACQUIRE, self._head, token, self._tail, token, self._wants, number, self._lock, False, None, None)
+            (ACQUIRE.prefix, self._head, token, self._tail, token, self._wants, number, self._lock, False, None, None)
         )
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         number = _pack_caller(caller)
         if len(token) != TOKEN_SIZE:
             args = b"%b$%d\r\n%b%b" % (self._keys, len(token), token, self._try_tail)
-            return Call(_ACQUIRE, args, waiter=token, wants=self._wants, caller=number)
+            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
         return make_call(
-            (_ACQUIRE, self._head, token, self._try_tail, token, self._wants, number, self._lock, False, None, None)
+            (
+                ACQUIRE.prefix,
+                self._head,
+                token,
+                self._try_tail,
+                token,
+                self._wants,
+                number,
+                self._lock,
+                False,
+                None,
+                None,
+            )
         )
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
         if copies or self.at_least_ms or len(token) != TOKEN_SIZE:
             options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
             return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
-        return make_call((_RELEASE, self._head, token, b"\r\n", b"", b"", b"", self._lock, False, None, None))
+        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._lock, False, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         args = self._keys + bulk(token) + bulk(ttl_ms)
@@ -245,7 +255,7 @@ class PermitRequest(Request):
     def confirm(self, token: bytes) -> Call | None:
         if self.grant_ms <= CLAIM_MS:
             return None
-        return Call(_CONFIRM, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant))
+        return Call(CONFIRM.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant))
 
     def cancel(self, token: bytes) -> Call:
         return Call(CANCEL.prefix, self._keys + bulk(token))

@@ -71,6 +71,24 @@ class LuaScript:
         return prefix
 
 
+class _EngineScript(LuaScript):
+    """A script of ``lua/``. It is read at its first use, since a program uses few of them."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        """Read the script: what is asked for is not there yet. A second thread that does so, too, reads the same."""
+        if attribute not in LuaScript.__slots__:
+            raise AttributeError(attribute)
+        text = lua_text(f"{self.name}.lua")
+        super().__init__(self.name, f"-- {self.name}\n{as_sent(include_parts(text))}", read_header(text))
+        self.__class__ = LuaScript  # type: ignore[assignment]  # has the same slots, and is quicker to read
+        return getattr(self, attribute)
+
+
 def command(name: str, args: int) -> CommandPrefix:
     """Return the prefix of a plain command with that many arguments."""
     start = b"*%d\r\n" % (1 + args) + bulk(name)
@@ -84,9 +102,8 @@ def pack(values: Iterable[Any]) -> bytes:
 
 @cache
 def load(name: str) -> LuaScript:
-    """Load the script of that name from ``lua/`` as it is sent: its parts in place, and of all comments only the name."""
-    text = lua_text(f"{name}.lua")
-    return LuaScript(name, f"-- {name}\n{as_sent(include_parts(text))}", read_header(text))
+    """Return the script of that name from ``lua/`` as it is sent: its parts in place, and of all comments only the name."""
+    return _EngineScript(name)
 
 
 def include_parts(text: str) -> str:

@@ -300,17 +300,18 @@ def summarize(found: Sequence[Spread]) -> list[SpreadRow]:
 def count_frames(where: Mapping[str, Place]) -> list[Frames]:
     """Return the frames on a plain session and through the router."""
 
-    async def on_loop(url: str) -> tuple[list[str], list[str]]:
+    async def on_loop(url: str) -> dict[str, list[str]]:
         async with AsyncHandfast(url) as client:
             return await count_asyncio(client)
 
-    def in_thread(url: str) -> tuple[list[str], list[str]]:
+    def in_thread(url: str) -> dict[str, list[str]]:
         with Handfast(url) as client:
             return count_sync(client)
 
-    ways: dict[str, Callable[[str], tuple[list[str], list[str]]]] = {
+    ways: dict[str, Callable[[str], dict[str, list[str]]]] = {
         "sync": in_thread,
         "asyncio": lambda url: asyncio.run(on_loop(url)),
     }
     cases = product(ways.items(), (SERVER, THREE))
-    return [Frames(api, place, *map(len, way(where[place].url))) for (api, way), place in cases]
+    counts = ((api, place, way(where[place].url)) for (api, way), place in cases)
+    return [Frames(api, place, len(frames["acquire"]), len(frames["release"])) for api, place, frames in counts]

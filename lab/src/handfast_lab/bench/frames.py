@@ -1,6 +1,6 @@
-"""Count the Python frames of Handfast that one uncontended acquire and its release enter on a warm client.
+"""Count the Python frames of Handfast that calls of a warm client enter when no one else wants anything.
 
-    python -m handfast_lab.bench.frames            the four counts
+    python -m handfast_lab.bench.frames            the counts
     python -m handfast_lab.bench.frames --list     every frame, in the order of entry
 
 A frame counts if its code is in the package's folder; frames of redis-py, asyncio and the standard library do not
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,7 +27,7 @@ __all__ = ["count_asyncio", "count_sync", "main"]
 
 PACKAGE = str(Path(handfast.__file__).parent)
 WARM_UP = 20
-"""Acquires before the counted one: they load the script, open the connections and fill the caches."""
+"""How often each call is made; the last one counts. The others load scripts, open connections and fill caches."""
 
 
 @contextmanager
@@ -47,28 +47,60 @@ def recording() -> Iterator[list[str]]:
         sys.setprofile(None)
 
 
-def count_sync(client: Handfast) -> tuple[list[str], list[str]]:
-    """Return the frames of one acquire and of its release, in the calling thread."""
-    lock = client.lock("frames")
+def count_sync(client: Handfast) -> dict[str, list[str]]:
+    """Return the frames of each call, in the calling thread."""
+    lock, limiter, once = client.lock("frames"), client.limiter("frames", "1000000/h"), client.once("frames", keep=60)
+
+    def work() -> str:
+        return ""
+
+    def block() -> None:
+        with lock:
+            pass
+
+    calls: dict[str, Callable[[], object]] = {
+        "with": block,
+        "limiter": limiter.try_acquire,
+        "once, found": lambda: once.run(work),
+    }
+    counts: dict[str, list[str]] = {}
     for _ in range(WARM_UP):
-        lock.acquire().release()
-    with recording() as acquire:
-        lease = lock.acquire()
-    with recording() as release:
-        lease.release()
-    return acquire, release
+        with recording() as counts["acquire"]:
+            lease = lock.acquire()
+        with recording() as counts["release"]:
+            lease.release()
+        for name, call in calls.items():
+            with recording() as counts[name]:
+                call()
+    return counts
 
 
-async def count_asyncio(client: AsyncHandfast) -> tuple[list[str], list[str]]:
-    """Return the frames of one acquire and of its release, including callbacks of the event loop."""
-    lock = client.lock("frames")
+async def count_asyncio(client: AsyncHandfast) -> dict[str, list[str]]:
+    """Return the frames of each call, including callbacks of the event loop."""
+    lock, limiter, once = client.lock("frames"), client.limiter("frames", "1000000/h"), client.once("frames", keep=60)
+
+    async def work() -> str:
+        return ""
+
+    async def block() -> None:
+        async with lock:
+            pass
+
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "with": block,
+        "limiter": limiter.try_acquire,
+        "once, found": lambda: once.run(work),
+    }
+    counts: dict[str, list[str]] = {}
     for _ in range(WARM_UP):
-        await (await lock.acquire()).release()
-    with recording() as acquire:
-        lease = await lock.acquire()
-    with recording() as release:
-        await lease.release()
-    return acquire, release
+        with recording() as counts["acquire"]:
+            lease = await lock.acquire()
+        with recording() as counts["release"]:
+            await lease.release()
+        for name, call in calls.items():
+            with recording() as counts[name]:
+                await call()
+    return counts
 
 
 def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -> int:
@@ -77,17 +109,17 @@ def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -
     parser.add_argument("--list", action="store_true", help="print every frame")
     options = parser.parse_args(argv)
 
-    async def on_loop(url: str) -> tuple[list[str], list[str]]:
+    async def on_loop(url: str) -> dict[str, list[str]]:
         async with AsyncHandfast(url) as client:
             return await count_asyncio(client)
 
     with PrivateServer() as server, Handfast(server.url) as client:
-        counts = {"sync": count_sync(client), "asyncio": asyncio.run(on_loop(server.url))}
-    for api, (acquire, release) in counts.items():
-        tell(f"{api}: {len(acquire)} frames for an acquire, {len(release)} for a release")
-        for verb, frames in (("acquire", acquire), ("release", release)) if options.list else ():
-            for number, frame in enumerate(frames, 1):
-                tell(f"  {verb} {number:>2}  {frame}")
+        apis = {"sync": count_sync(client), "asyncio": asyncio.run(on_loop(server.url))}
+    for api, counts in apis.items():
+        for call, frames in counts.items():
+            tell(f"{api:<8} {call:<12} {len(frames):>3}")
+            for number, frame in enumerate(frames if options.list else (), 1):
+                tell(f"    {number:>2}  {frame}")
     return 0
 
 
