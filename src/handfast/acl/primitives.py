@@ -15,7 +15,7 @@ from typing import get_args
 
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
-from handfast._engine.constants import CLAIM_MS
+from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
@@ -33,7 +33,7 @@ from handfast.fencing.values import guard_key
 
 __all__ = ["NAMESPACED", "USES", "Use", "session"]
 
-_TOKEN = b"t"
+_TOKEN = b"t" * TOKEN_SIZE
 
 
 @dataclass(frozen=True, slots=True)

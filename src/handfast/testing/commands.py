@@ -102,8 +102,9 @@ def script(*scripts: str | Scripted | Any) -> Match:
 def _first_arguments(one: Any) -> tuple[bytes, bytes]:
     """Return the first argument of a call of that script: its digest (EVALSHA), its source (EVAL)."""
     if isinstance(one, str):
+        one, name = load(one), one
         try:
-            one = load(one)
+            return one.digest.encode(), one.source.encode()
         except OSError:
             names = sorted(
                 path.name.removesuffix(".lua")
@@ -111,7 +112,7 @@ def _first_arguments(one: Any) -> tuple[bytes, bytes]:
                 if path.name.endswith(".lua")
             )
             raise ValueError(
-                f"Handfast has no script {one!r} but {', '.join(names)}; pass the script itself if it is yours"
+                f"Handfast has no script {name!r} but {', '.join(names)}; pass the script itself if it is yours"
             ) from None
     if isinstance(one, Scripted):
         return one.digest.encode(), one.source.encode()
