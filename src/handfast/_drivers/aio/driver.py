@@ -69,7 +69,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
         super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
 
-    caller = staticmethod(current_task)
+    caller: staticmethod[[], asyncio.Task[Any] | None] = staticmethod(current_task)
 
     @staticmethod
     def is_over(caller: object) -> bool:
