@@ -53,6 +53,7 @@ from handfast.errors import (
     ScriptError,
     ServerRefused,
     ServerUnsupported,
+    UnknownLayout,
     WouldDeadlock,
 )
 
@@ -199,6 +200,7 @@ __all__ = [
     "ServerFinding",
     "ServerRefused",
     "ServerUnsupported",
+    "UnknownLayout",
     "Waiter",
     "WouldDeadlock",
     "WriteLock",

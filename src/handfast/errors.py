@@ -18,7 +18,8 @@
     ├── ScriptError         script: a Lua script of the user's failed, and on which line
     ├── ServerUnsupported   set-up: the server or the given client lacks a feature that Handfast needs
     ├── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
-    │   └── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
+    │   ├── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
+    │   └── UnknownLayout   versions: a newer Handfast has stored the name in a way that this one does not know
     └── StaleFence          resource: it has seen a larger fence (in ``handfast.fencing``)
 
 Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors
@@ -53,6 +54,7 @@ __all__ = [
     "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
+    "UnknownLayout",
     "WouldDeadlock",
 ]
 
@@ -334,6 +336,22 @@ class NotReplicated(ServerRefused):
         )
         super().__init__(message, name=name, changed_nothing=False)
         self.replicas = replicas
+
+
+class UnknownLayout(ServerRefused):
+    """Another version of Handfast has stored the name in a way that this one does not know. Nothing was changed.
+
+    Attributes:
+        layout: What is stored there, such as ``layout 2``.
+    """
+
+    def __init__(self, name: str, layout: str, *, changed_nothing: bool = True, reply: str = "") -> None:
+        message = (
+            f"{name!r} is stored in {layout} on the server, and this version of Handfast knows layout 1 alone; update it, "
+            "or use another namespace until all clients are updated"
+        )
+        super().__init__(message, name=name, changed_nothing=changed_nothing, reply=reply)
+        self.layout = layout
 
 
 def _taken(which: str, status: LockStatus | None) -> str:

@@ -2,9 +2,10 @@
 
 The twin of ``lua/lib/record.lua``.
 
-    mark weight limit claim_ms caller, as doubles, and inbox control label, as text
+    mark weight limit claim_ms caller, as doubles, and inbox control label words..., as text
 
-The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people.
+The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
+words are ``name=value``; there are none yet, and a reader passes over those whose names it does not know.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def read_record(text: bytes) -> Record | None:
     if not text:
         return None
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
-    inbox, control, label = map(printable, map(unquote, text[_NUMBERS.size :].decode(errors="replace").split(" ")))
+    inbox, control, label, *_ = map(printable, map(unquote, text[_NUMBERS.size :].decode(errors="replace").split(" ")))
     return Record(mark, weight, limit, claim_ms, caller, inbox, control, label)
 
 

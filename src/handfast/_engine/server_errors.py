@@ -17,7 +17,7 @@ import re
 
 from handfast._engine.header import lines_of
 from handfast._engine.script import LuaScript
-from handfast.errors import ScriptError, ServerRefused
+from handfast.errors import ScriptError, ServerRefused, UnknownLayout
 
 __all__ = [
     "is_cut_off",
@@ -78,6 +78,9 @@ _ADVICE = {
     "NOLUA": "it runs no scripts, or not those in Lua; use a server that does",
     "CROSSSLOT": "its names are in different slots of the cluster",
 }
+
+_LAYOUT = r"\bstored in (layout \d+)\b"
+"""What the engine's scripts raise before they write, as ``lua/lib/state.lua`` says."""
 
 _NO_WAIT = r"(?i)(?:ERR )?unknown command ['`]?WAIT\b"
 
@@ -141,6 +144,8 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
 
     ``again`` says that the script was sent before without a reply: the server may have run it, or may do so later.
     """
+    if found := re.search(_LAYOUT, text):
+        return UnknownLayout(name, found[1], changed_nothing=not again, reply=text)
     code = _code(text)
     advice = _advice_on_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's message")
     if re.match(_NO_WAIT, text):

@@ -7,6 +7,7 @@ run has ended is recorded by its `release`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from handfast._engine.effects import Answer, Steps
@@ -14,7 +15,7 @@ from handfast._engine.once import OnceRequest, Record, Recorded, read_stored
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
 from handfast._protocol.lease import GONE, LeaseState
-from handfast.errors import LeaseLost
+from handfast.errors import LeaseLost, UnknownLayout
 
 if TYPE_CHECKING:
     from handfast.records import OnceStatus
@@ -55,7 +56,11 @@ def status(request: OnceRequest) -> Steps[OnceStatus]:
 def read(request: OnceRequest) -> Steps[Record | None]:
     """Read what is recorded."""
     answer: Answer = yield request.read()
-    return None if answer.reply is None else read_stored(answer.reply)
+    if answer.reply is None:
+        return None
+    if found := re.match(rb"layout \d+", answer.reply):  # lua/lib/outcome.lua
+        raise UnknownLayout(request.name, found[0].decode())
+    return read_stored(answer.reply)
 
 
 def forget(request: OnceRequest) -> Steps[bool]:

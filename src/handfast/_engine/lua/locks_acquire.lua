@@ -26,7 +26,7 @@ local fences, at = {}, 1
 for k = 1, #KEYS do
   local text, its_fence = redis.call('HGET', KEYS[k], 's'), 0
   local caller = at + 1 + string.byte(callers, at)
-  if text then
+  if text and #text >= HOLDER_AT then
     local lease_end, fence, keep, extra, grants, waited, waiting, length = struct.unpack('<dddddddd', text)
     if lease_end <= now and length == 0 and extra == 0 and keep > least then
       its_fence = fence < now and now or fence + 1

@@ -35,7 +35,7 @@ local texts, min_fence, all_free = {}, now, ticket == 0
 for k = 1, #KEYS, 2 do
   local text = redis.call('HGET', KEYS[k], 's')
   local lease_end, fence, keep, extra, length, _ = math.huge, 0, 0, 0, 0, nil
-  if text then
+  if text and #text >= HOLDER_AT then
     lease_end, fence, keep, extra, _, _, _, length = struct.unpack('<dddddddd', text)
   end
   all_free = all_free and lease_end <= now and length == 0 and extra == 0 and keep > now + ttl_ms * 1000 + HOUR_US

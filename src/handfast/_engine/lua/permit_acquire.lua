@@ -32,7 +32,7 @@
 local token, wants = ARGV[1], ARGV[3]
 local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local text = redis.call('HGET', KEYS[1], 's')
-if text and ticket == 0 then
+if text and ticket == 0 and #text >= HOLDER_AT then
   -- Three short ways, for most requests: each is what the rest of the script would do, at less than half the cost.
   local lease_end, fence, keep, extra, grants, waited, waiting, length = struct.unpack('<dddddddd', text)
   local its_end, its_fence = now + ttl_ms * 1000, fence < now and now or fence + 1

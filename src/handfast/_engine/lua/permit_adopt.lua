@@ -6,7 +6,7 @@
 -- REPLY lost
 --
 -- owner is the control channel and the label of that client, as lib/record.lua has them. The lease keeps its fence,
---   its deadline and its permits. The caller has renewed it before.
+--   its deadline, its permits and what its record says else. The caller has renewed it before.
 --
 -- TWICE the same is noted.
 -- LATE after another client has adopted the lease, the former one is shown and hears of a revocation, and the new
@@ -27,7 +27,8 @@ if not its_record or its_end <= now then
 end
 allow_at_maxmemory()
 gives_back = true
-its_record = string.sub(its_record, 1, INBOX_AT - 1) .. inbox_of(its_record) .. ' ' .. ARGV[2]
+local words = string.match(its_record, '^%S+ %S+ %S*(.*)', INBOX_AT)
+its_record = string.sub(its_record, 1, INBOX_AT - 1) .. inbox_of(its_record) .. ' ' .. ARGV[2] .. words
 if holder == token then
   record = its_record
   save()

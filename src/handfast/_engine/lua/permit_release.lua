@@ -27,7 +27,7 @@ local OVER = '\0\0\0\0\0\0\0\0' -- the end of a lease that was given up
 for k = 1, #KEYS, 2 do
   -- The short way: the holder in the state, and an empty queue. The end of the lease becomes 0, and the token stays.
   local text, length, holder = redis.call('HGET', KEYS[k], 's')
-  if text then
+  if text and #text >= HOLDER_AT then
     length, holder = struct.unpack('<dBc0', text, LENGTH_AT)
   end
   if holder == token and length == 0 and not options then
@@ -51,7 +51,7 @@ end
 
 -- @include clock
 
-if #KEYS == 2 and not options and busy[1] ~= '' then
+if #KEYS == 2 and not options and #busy[1] >= HOLDER_AT then
   local lease_end, fence, keep, extra, grants, waited, waiting, length, holder =
     struct.unpack('<ddddddddBc0', busy[1])
   local out, soonest, set_limit, memory = 0, 0, 0, 0

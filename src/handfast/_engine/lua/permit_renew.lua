@@ -18,7 +18,9 @@ local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 local texts, first = {}, math.huge
 for k = 1, #KEYS, 2 do
   local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
-  if text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
+  if text and #text < HOLDER_AT then
+    error('stored in ' .. text) -- as lib/state.lua says
+  elseif text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
     its_end = (struct.unpack('<d', text))
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)

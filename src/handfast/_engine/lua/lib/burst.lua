@@ -13,15 +13,20 @@
 --   ran         the token of the newest call that ran
 --   ran_ticket  its ticket
 --
--- Times are in microseconds. The hash outlives the last call by an hour, so that a call which was away for long finds
--- that newer ones came. Calls that are over are remembered as lib/over.lua says: a `!` stands before those that run.
+-- Times are in microseconds. In another layout `due` is the text `layout` and its number, see lib/state.lua. The hash
+-- outlives the last call by an hour, so that a call which was away for long finds that newer ones came. Calls that are
+-- over are remembered as lib/over.lua says: a `!` stands before those that run.
 
 local first, due, newest, inbox, came, ran, ran_ticket
 
 local function load_burst()
   local fields = {'first', 'due', 'token', 'inbox', 'came', 'ran', 'ran_ticket'}
-  first, due, newest, inbox, came, ran, ran_ticket = unpack(redis.call('HMGET', burst, unpack(fields)))
-  first, due, came, ran_ticket = tonumber(first), tonumber(due), tonumber(came) or 0, tonumber(ran_ticket) or 0
+  local due_at
+  first, due_at, newest, inbox, came, ran, ran_ticket = unpack(redis.call('HMGET', burst, unpack(fields)))
+  first, due, came, ran_ticket = tonumber(first), tonumber(due_at), tonumber(came) or 0, tonumber(ran_ticket) or 0
+  if due_at and not due then
+    error('stored in ' .. due_at)
+  end
 end
 
 local function forget_newest()

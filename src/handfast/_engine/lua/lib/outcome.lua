@@ -13,9 +13,14 @@
 -- token        of the run
 -- fingerprint  of the request; empty if it has none
 -- value        of what is done; of the other two the reason
+--
+-- In another layout it begins with the text `layout` and its number, and zeros up to 32 bytes: a time long before ours.
 
 local function read_outcome(text)
   local at, fence, its_state, token, fingerprint, start = struct.unpack('<ddBc0Bc0Bc0', text)
+  if at < 1 then
+    error('stored in ' .. string.match(text, '^[^%z]+'))
+  end
   return {at = at, fence = fence, state = its_state, token = token, fingerprint = fingerprint, start = start}
 end
 

@@ -3,7 +3,7 @@
 -- USES
 -- GIVES weight_of inbox_of
 --
---   mark weight limit claim_ms caller (doubles), then as text: inbox control label
+--   mark weight limit claim_ms caller (doubles), then as text: inbox control label words...
 --
 -- mark       of a holder the fence, of a waiter the end of its wait-lease in microseconds
 -- weight     permits that the token holds, or waits for
@@ -13,6 +13,8 @@
 -- inbox      the channel on which it hears of a grant
 -- control    the channel on which it hears that its lease was taken away; its last part is the id of the client
 -- label      what people call the client, percent-encoded
+-- words      what else is said of the token, as `name=value`. There are none yet, and a reader passes over the words
+--            that it does not know
 --
 -- All but the mark comes from the client in one piece, so that scripts copy it from WEIGHT_AT on.
 

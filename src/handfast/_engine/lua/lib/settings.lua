@@ -9,7 +9,8 @@
 --   rates         limit and per_ms of each rate, as doubles: they count, whatever the requests bring
 --   last          the last change: its time in microseconds as a double, then as text: what by why
 --
--- It is there only where something was set.
+-- It is there only where something was set; or in another layout, where `paused_until` is the text `layout` and its
+-- number, see lib/state.lua.
 
 local KEPT_MS = 30 * 86400000 -- how long rates that were set outlive the last call
 local paused_until, set_rates = 0, false
@@ -17,7 +18,10 @@ local paused_until, set_rates = 0, false
 local function load_settings()
   local until_us
   until_us, set_rates = unpack(redis.call('HMGET', settings, 'paused_until', 'rates'))
-  paused_until = tonumber(until_us) or 0
+  paused_until = tonumber(until_us or 0)
+  if not paused_until then
+    error('stored in ' .. until_us)
+  end
 end
 
 -- What the field `last` says of a change.

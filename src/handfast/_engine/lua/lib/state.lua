@@ -32,6 +32,10 @@
 --
 -- Of a key of once, the field `pause`, as lib/pause.lua says.
 --
+-- This is layout 1, which has no number. In any other layout the field `s` is the text `layout` and its number, which is
+-- shorter: then a script changes nothing and raises an error, which clients know by its words. docs/reference/keys.md
+-- says what may be added without a new number.
+--
 -- Each waiter and each further holder has its record in a field of its own. The sorted set `tokens` has a score for
 -- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and
 -- that of a tombstone its end above all others. Its member '' at the very end tells an old sorted set from a new
@@ -49,6 +53,9 @@ local function load_name(state_key, tokens_key, text)
   state, tokens, changed, raised = state_key, tokens_key, false, false
   out, soonest, set_limit, memory = 0, 0, 0, 0
   if text then
+    if #text < HOLDER_AT then
+      error('stored in ' .. text)
+    end
     lease_end, fence, keep, extra, grants, waited, waiting, length, holder, record =
       struct.unpack('<ddddddddBc0', text)
     record = string.sub(text, record)

@@ -6,6 +6,7 @@
 -- The sorted set `queue` has the tokens of the waiters, with their tickets. The hash `waiting` has a record of each:
 --
 --   mark comes_at follows cost (doubles), then behind a byte for their length the rates, then as text: inbox control label
+--   and words, as in lib/record.lua
 --
 -- mark is the end of the wait-lease in microseconds. comes_at is when it asks again if it is the first waiter: by a
 -- message, or by its last reply; infinite if not. follows is 1 if the rates are those that were set when
