@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+LIMIT_OF_RWLOCK = 1_000_000_000
+"""The permits of a read-write lock."""
+
 NAMED = 3
 """How many holders the text of a status names."""
 
@@ -122,6 +125,8 @@ class LockStatus:
             hour, or when the server has lost its keys.
         waited: How long those who were granted had waited for it, in seconds, all together.
         last: The last action of an operator that the server remembers; None if there is none.
+        granted_ago: Seconds since the latest grant; None if the server remembers none. An idle name is remembered for an
+            hour.
     """
 
     holders: tuple[Holder, ...]
@@ -134,13 +139,21 @@ class LockStatus:
     grants: int
     waited: float
     last: OperatorAction | None
+    granted_ago: float | None = None
 
     def __str__(self) -> str:
-        """Return it as one line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``."""
+        """Return it as one line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``.
+
+        Of a semaphore: ``1 of 2 permits held, by web-3:4711 for 12.0 s; 0 waiting``.
+        """
         first = sorted(self.holders, key=lambda holder: -holder.held_for)[:NAMED]
         names = [f"{one.label} for {one.held_for:.1f} s" for one in first]
         names += [f"{self.holding - len(first):,} more"] * (self.holding > len(first))
-        return f"{'held by ' + ', '.join(names) if names else 'not held'}; {self.waiting:,} waiting"
+        if 1 < self.limit < LIMIT_OF_RWLOCK:
+            held = f"{self.limit - self.free:,} of {self.limit:,} permits held{', by ' * bool(names)}"
+        else:
+            held = "held by " if names else "not held"
+        return f"{held}{', '.join(names)}; {self.waiting:,} waiting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,6 +261,11 @@ class Connector:
         pool, seeds = pool_of_client(server, cls.library, cls.other), seeds_of_client(server, cls.library)
         return cls(pool, seeds=seeds, remap=cast("Any", server).nodes_manager.address_remap if seeds else None)
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the server is the one that we start, for the processes of this user."""
+        return self._restart_server is not None
+
     def _to_be_proven(self, identity: Any) -> Engine | None:
         settings = self._settings
         place = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"

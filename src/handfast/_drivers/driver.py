@@ -55,6 +55,11 @@ class Driver(OfOneProcess, Generic[C]):
         return self._connector.heard
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether the server was started by us, for the processes of this user."""
+        return self._connector.is_embedded
+
+    @property
     def is_cluster(self) -> bool:
         """Whether there are several primaries, each with some of the slots."""
         return bool(self._connector.seeds)

@@ -53,7 +53,8 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all))
     free = 0 if used < 0 else max(0, limit - used)
     waited, last = waited_us / 1e6, last_action(noted)
-    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last)
+    ago = max(0, now_us - fence) / 1e6 if fence else None
+    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last, ago)
 
 
 def last_action(noted: bytes) -> OperatorAction | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.keys import KeySet
 from handfast._engine.names import LIMITS, NamePattern, inspect_all
 from handfast._protocol.admin import read_status
 from handfast.arguments import Kind
+from handfast.errors import UnknownLayout
 from handfast.records import NameStatus
 
 __all__ = ["names"]
@@ -22,10 +25,11 @@ name."""
 
 def names(
     pattern: NamePattern, cursor: bytes, max_shown: int, slot: int | None = None
-) -> Steps[tuple[bytes, list[NameStatus]]]:
+) -> Steps[tuple[bytes, list[NameStatus], UnknownLayout | None]]:
     """Look for names from a cursor on.
 
-    Return the next cursor, which is ``0`` at the end, and the names that were found.
+    Return the next cursor, which is ``0`` at the end, the names that were found, and the refusal of one that is stored in
+    another layout.
 
     In a cluster those of the primary that has this slot. A name that the server does not know is left out. One may be
     found twice: a SCAN promises no more.
@@ -35,15 +39,26 @@ def names(
         cursor, places = scanned.reply[0], pattern.found(scanned.reply[1])
     else:
         cursor, places = b"0", pattern.places()
-    found = []
+    found, refused = list[NameStatus](), None
     size = INSPECTED if slot is None else 1  # one call can't inspect names of several slots
-    for start in range(0, len(places), size):
-        batch = places[start : start + size]
-        answer: Answer = yield inspect_all(batch, max_shown)
-        states = [answer.reply] if len(batch) == 1 else answer.reply
-        found += [
-            NameStatus(cast("Kind", place.kind), place.name, read_status(fields, LIMITS[place.kind]))
-            for place, fields in zip(batch, states, strict=True)
-            if any(fields[FENCE:GRANTS])
-        ]
-    return cursor, found
+    batches = [places[start : start + size] for start in range(0, len(places), size)]
+    while batches:
+        batch = batches.pop()
+        try:
+            found += yield from _inspected(batch, max_shown)
+        except UnknownLayout as error:
+            if len(batch) > 1:
+                batches += [[place] for place in batch]
+            else:
+                refused = UnknownLayout(batch[0].name, error.layout, reply=error.reply)
+    return cursor, found, refused
+
+
+def _inspected(batch: Sequence[KeySet], max_shown: int) -> Steps[list[NameStatus]]:
+    answer: Answer = yield inspect_all(batch, max_shown)
+    states = [answer.reply] if len(batch) == 1 else answer.reply
+    return [
+        NameStatus(cast("Kind", place.kind), place.name, read_status(fields, LIMITS[place.kind]))
+        for place, fields in zip(batch, states, strict=True)
+        if any(fields[FENCE:GRANTS])
+    ]

@@ -33,17 +33,28 @@ NEARLY_FULL = 0.9
 LATE_S = 10
 """Seconds without a word of a replica after which it is taken for one that is behind."""
 
+EPHEMERAL = ServerFinding(
+    "info",
+    "persistence",
+    "it is the embedded server: your processes on this machine share it, and it stores nothing on disk",
+)
+
 NO_EVICTION = "noeviction"
 
 
 def check_server(
-    try_out: Call, now: Callable[[], datetime], heard: Callable[[], bool], slots: Sequence[int | None] = (None,)
+    try_out: Call,
+    now: Callable[[], datetime],
+    heard: Callable[[], bool],
+    slots: Sequence[int | None] = (None,),
+    *,
+    embedded: bool = False,
 ) -> Steps[tuple[ServerFinding, ...]]:
     """Return what was found, the most basic first.
 
     ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached
     the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the
-    rest with the ports.
+    rest with the ports. The embedded server is no one's to set up.
     """
     refused = None
     try:
@@ -60,7 +71,7 @@ def check_server(
             if value is not None:
                 settings[name] = value
         clock = yield from _clock(now, slot)
-        for one in _judge(info, settings, refused, clock, heard=heard()):
+        for one in _judge(info, settings, refused, clock, heard=heard(), embedded=embedded):
             found.setdefault(one, []).append(info.get("tcp_port", "?"))
     return tuple(
         one if len(ports) == len(slots) else replace(one, text=f"{one.text} (at port {', '.join(ports)})")
@@ -100,6 +111,7 @@ def _judge(
     clock: ServerFinding | None,
     *,
     heard: bool,
+    embedded: bool,
 ) -> Iterator[ServerFinding]:
     if refused is not None:
         yield ServerFinding("failure", "scripts", str(refused))
@@ -115,7 +127,7 @@ def _judge(
     if info:
         yield from _role(info)
         yield from _eviction(info)
-        yield from _persistence(info, settings)
+        yield from _persistence(info, settings) if not embedded else [EPHEMERAL]
         yield from _replicas(info, settings)
         yield from _connections(info)
     else:

@@ -27,35 +27,45 @@ UNAVAILABLE = 69
 if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
 
-COMMANDS = {
-    "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
-    "acquire": (
-        "handfast.cli.acquire:command",
-        "Take NAME and write a token, with which a later step extends or releases it.",
-    ),
-    "once": ("handfast.cli.once:command", "Run COMMAND unless it was done already."),
-    "limit": ("handfast.cli.limit:command", "Wait for the turn of NAME under RATE, then become COMMAND."),
-    "ls": ("handfast.cli.operate.ls:command", "List the names that are held and waited for."),
-    "show": (
-        "handfast.cli.operate.show:command",
-        "Show who holds NAME, who waits, and what an operator did last.",
-    ),
-    "release": (
-        "handfast.cli.operate.release:command",
-        "Release a lease by its token, or take NAME away from its holders.",
-    ),
-    "extend": ("handfast.cli.operate.extend:command", "Let a lease last longer, by its token."),
-    "doctor": (
-        "handfast.cli.operate.doctor:command",
-        "Check whether the server keeps what the locks promise.",
-    ),
-    "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
-    "demo": (
-        "handfast.cli.demo.command:command",
-        "Watch processes share locks, a rate and a result, in half a minute.",
-    ),
+TASKS = {
+    "Run a command": {
+        "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
+        "once": ("handfast.cli.once:command", "Run COMMAND unless it was done already."),
+        "limit": ("handfast.cli.limit:command", "Wait for the turn of NAME under RATE, then become COMMAND."),
+    },
+    "Hold a name over several steps": {
+        "acquire": (
+            "handfast.cli.acquire:command",
+            "Take NAME and write a token, with which a later step extends or releases it.",
+        ),
+        "extend": ("handfast.cli.operate.extend:command", "Let a lease last longer, by its token."),
+        "release": (
+            "handfast.cli.operate.release:command",
+            "Release a lease by its token, or take NAME away from its holders.",
+        ),
+    },
+    "See who holds what": {
+        "ls": ("handfast.cli.operate.ls:command", "List the names that are held and waited for."),
+        "show": (
+            "handfast.cli.operate.show:command",
+            "Show who holds NAME, who waits, and what an operator did last.",
+        ),
+    },
+    "Try it out, and set up a server": {
+        "demo": (
+            "handfast.cli.demo.command:command",
+            "Watch processes share locks, a rate and a result, in half a minute.",
+        ),
+        "doctor": (
+            "handfast.cli.operate.doctor:command",
+            "Check whether the server keeps what the locks promise.",
+        ),
+        "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
+    },
 }
-"""The commands of the product and what each does, in the order of the help: that and completion import none of them."""
+"""The commands of the product by what they are for, and what each does: help and completion import none of them."""
+
+COMMANDS = {name: command for commands in TASKS.values() for name, command in commands.items()}
 
 INSTEAD = {
     "status": "show",
@@ -138,8 +148,12 @@ def _group() -> click.Group:
             return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
-            with formatter.section("Commands"):
-                formatter.write_dl([*_helps().items()])
+            first = max(map(len, helps := _helps()))
+            sections = {task: list(commands) for task, commands in TASKS.items()}
+            for task, names in (sections | {"Of other packages": sorted(_plugins())}).items():
+                if names:
+                    with formatter.section(task):
+                        formatter.write_dl([(name.ljust(first), helps[name]) for name in names])
 
         def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
             found = [CompletionItem(name, help=text) for name, text in _helps().items() if name.startswith(incomplete)]
@@ -164,9 +178,7 @@ def _suggestion(name: str) -> str:
 
 def _helps() -> dict[str, str]:
     """Return what each command does, by name."""
-    others = {
-        name: f"(of the package {plugin.dist.name})" if plugin.dist else "" for name, plugin in _plugins().items()
-    }
+    others = {name: plugin.dist.name if plugin.dist else "" for name, plugin in _plugins().items()}
     return {name: text for name, (_, text) in COMMANDS.items()} | dict(sorted(others.items()))
 
 

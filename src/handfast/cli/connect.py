@@ -78,18 +78,12 @@ def server_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def server_url(named: str) -> str:
-    """Return the URL of the server that the options name. The embedded one is started unless it runs.
-
-    Raises NoServer if it cannot be started.
-    """
+    """Return the URL of the server that the options name, for a client of ours. Say so where it is no server of theirs."""
     if named == NULL:
         click.echo(f"handfast: {NULL} is no server, so nothing is coordinated", err=True)
-    if named != EMBEDDED:
-        return named
-    from handfast.embedded import shared_url
-
-    click.echo("handfast: using the embedded server, which only your processes on this machine share", err=True)
-    return shared_url()
+    if named == EMBEDDED:
+        click.echo("handfast: using the embedded server, which only your processes on this machine share", err=True)
+    return named
 
 
 def redis_client(named: str, **settings: Any) -> redis.Redis | redis.RedisCluster:
@@ -105,6 +99,10 @@ def redis_client(named: str, **settings: Any) -> redis.Redis | redis.RedisCluste
     from handfast._drivers.addresses import pool_of_url, seeds_of_url
 
     url = server_url(named)
+    if url == EMBEDDED:
+        from handfast.embedded import shared_url
+
+        url = shared_url()
     pool = pool_of_url(url, redis)
     pool.connection_kwargs |= {"retry": Retry(NoBackoff(), 0)} | settings
     if not (seeds := seeds_of_url(url)):

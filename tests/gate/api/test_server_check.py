@@ -26,6 +26,18 @@ async def test_a_wrong_timeout_is_refused(here, timeout):
         await here.check_server(timeout=timeout)
 
 
+async def test_the_embedded_server_gets_no_advice(api, server, monkeypatch):
+    monkeypatch.setattr("handfast.embedded.shared_url", lambda: server.url)
+    found = {}
+    for url in (server.url, "embedded:"):
+        async with api.client(url) as client:
+            found[url] = by_topic(await client.check_server(timeout=20))["persistence"]
+    assert (found[server.url].severity, bool(found[server.url].advice)) == ("warning", True)
+    told = found["embedded:"]
+    assert (told.severity, told.advice, told.command) == ("info", "", "")
+    assert "stores nothing on disk" in told.text
+
+
 # --- judged from canned replies: states that a test cannot bring about
 
 

@@ -28,13 +28,14 @@ def test_a_client_shows_its_server_without_secrets(api, given, shown):
 
 
 def test_a_status_as_text_says_who_holds_and_how_many_wait(hf, server):
-    assert str(hf.lock("a").status()) == "not held; 0 waiting"
+    assert str(hf.lock("a").status()) == str(hf.rwlock("a").status()) == "not held; 0 waiting"
+    assert str(hf.semaphore("a", 2).status()) == "0 of 2 permits held; 0 waiting"
     with Handfast(server.url, label="web-1\n") as client, ThreadPoolExecutor(1) as threads:
         permits = [client.semaphore("a", 5).acquire() for _ in range(5)]
         waiter = threads.submit(hf.semaphore("a", 5).acquire)
         status = eventually(lambda: (found := hf.semaphore("a", 5).status()).waiting and found)
         one = r"web-1\\n for \d\.\d s"
-        assert re.fullmatch(f"held by {one}, {one}, {one}, 2 more; 1 waiting", str(status))
+        assert re.fullmatch(f"5 of 5 permits held, by {one}, {one}, {one}, 2 more; 1 waiting", str(status))
         for permit in permits:
             permit.release()
         waiter.result(10).release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -104,6 +105,31 @@ def test_ls_lists_what_is_held_and_waited_for_the_longest_queue_first(call, labe
         "config",
         "nightly",
     }
+
+
+def test_ls_all_says_when_a_name_was_last_used(call, hf):
+    hf.lock("idle").acquire().release()
+    with hf.lock("held").acquire():
+        head, *rows = (re.split("  +", line) for line in call(ls, "--all").stdout.splitlines())
+        assert head[-1] == "LAST USED"
+        used = {row[0]: row[-1] for row in rows}
+        assert used["held"] == "now"
+        assert re.fullmatch(r"\d\.\ds ago", used["idle"])
+        assert "-" not in {cell for row in rows for cell in row}
+        ago = {row["name"]: row["granted_ago"] for row in objects(call(ls, "--all", "--json"))}
+        assert ago["idle"] > ago["held"] >= 0
+        assert hf.lock("unknown").status().granted_ago is None
+
+
+def test_names_in_another_layout_come_after_the_others(call, hf, raw):
+    raw.hset("{hf:lock:new}:state", "s", "layout 2")
+    raw.pexpire("{hf:lock:new}:state", 600_000)
+    with hf.lock("a").acquire():
+        done = call(ls)
+        assert done.exit_code == 69
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "a"]
+        assert done.stderr.startswith("handfast: 'new' is stored in layout 2 on the server")
+        assert call(show, "new").exit_code == 69
 
 
 def test_what_runs_of_once_is_listed_shown_and_taken_away(call, labelled, hf):
@@ -272,7 +298,9 @@ def test_tables_fit_80_columns(found):
         held = (holder(label, weight), holder("x", weight))
         status = LockStatus(held, queue, 1, 1000, 100_000, 100_000, 5, 10**9, 1.0, None)
         rows.append(NameStatus("semaphore", name, status))
-    lines = list(words.summary(rows, 80))
+        idle = replace(status, holders=(), holding=0, granted_ago=3599.0)
+        rows.append(NameStatus("semaphore", name, idle))
+    lines = [*words.summary(rows, 80, last_used=False), *words.summary(rows, 80, last_used=True)]
     for row in rows:
         lines += words.described(row, 80, whole_queue=True)
     assert max(map(cell_len, lines)) <= 80

@@ -698,6 +698,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
             ServerRefused: The server refused, for example for lack of permissions; see ``handfast acl --for names``.
+            UnknownLayout: A name is stored in another layout. It is raised at the end, after all other names.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
@@ -735,8 +736,9 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         from handfast._protocol.server_check import check_server
 
         inspect = PermitRequest(KeySet(self._namespace, "lock", NO_NAME), ttl_ms=1, renew=False).inspect()
-        steps = check_server(inspect, wall_clock, lambda: self._driver.hears, await self._slots_of_primaries())
-        return await self._driver.look(steps, "check_server", reply_seconds(timeout))
+        driver, slots = self._driver, await self._slots_of_primaries()
+        steps = check_server(inspect, wall_clock, lambda: driver.hears, slots, embedded=driver.is_embedded)
+        return await driver.look(steps, "check_server", reply_seconds(timeout))
 
     async def close(self, *, release: bool | None = None) -> None:
         """Close all connections. Leases that are still held run out after their ttl, or are released.
@@ -756,15 +758,19 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
     async def _names(self, pattern: NamePattern, listed: int) -> AsyncIterator[NameStatus]:
         from handfast._protocol.names import names
 
-        seen = set[tuple[str, str]]()
+        seen, refused = set[tuple[str, str]](), None
         for slot in await self._slots_of_primaries():
             cursor = b""
             while cursor != b"0":
-                cursor, found = await self._driver.run(names(pattern, cursor or b"0", listed, slot), pattern.text)
+                step = names(pattern, cursor or b"0", listed, slot)
+                cursor, found, unknown = await self._driver.run(step, pattern.text)
+                refused = refused or unknown
                 for one in found:
                     if (one.kind, one.name) not in seen:
                         seen.add((one.kind, one.name))
                         yield one
+        if refused is not None:
+            raise refused
 
     async def _slots_of_primaries(self) -> Sequence[int | None]:
         """Return a slot of each primary of a cluster; None for the only one."""

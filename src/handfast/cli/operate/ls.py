@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from handfast.arguments import Kind
-from handfast.cli.connect import namespace_option, server_options
+from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
 from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option
 
 __all__ = ["command"]
@@ -26,7 +26,7 @@ Exit codes:
 @click.argument("pattern", default="*")
 @click.option("--kind", "kinds", type=KINDS, multiple=True, help="List names of this kind only; repeatable.")
 @click.option("--waiting", is_flag=True, help="List only names that are waited for.")
-@click.option("--all", "idle", is_flag=True, help="List idle names, too: those used in the last hour.")
+@click.option("--all", "idle", is_flag=True, help="List idle names, too: those used in the last hour, and when.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List the first N names.")
 @json_option
 @server_options
@@ -53,10 +53,16 @@ def command(
 
     Looks through all keys of the server in small steps, without a registry of names.
     """
+    from handfast import NameStatus, UnknownLayout
     from handfast.cli.operate import objects, table, words
 
+    known, refused = list[NameStatus](), None
     with connected(url, namespace=namespace) as client:
-        known = list(client.names(pattern, kinds=kinds or get_args(Kind)))
+        try:
+            for one in client.names(pattern, kinds=kinds or get_args(Kind)):
+                known.append(one)
+        except UnknownLayout as error:  # it comes after all others
+            refused = error
     found = [one for one in known if one.status.waiting or (not waiting and (idle or one.status.holding))]
     found.sort(
         key=lambda one: (-one.status.waiting, -max((held.held_for for held in one.status.holders), default=0), one.name)
@@ -67,13 +73,16 @@ def command(
             click.echo(objects.dumped(objects.summary(namespace, one)))
     elif shown:
         most = table.width()
-        for line in words.summary(shown, most):
+        for line in words.summary(shown, most, last_used=idle):
             click.echo(line)
         if most is not None:
             queued = sum(one.status.waiting for one in known)
             click.echo(f"\n{len(shown):,} of {len(known):,} names known, {queued:,} waiting")
-    else:
+    elif refused is None:
         click.echo(
             "handfast: no name is " + ("waited for" if waiting else "known" if idle else "held or waited for"), err=True
         )
+    if refused is not None:
+        click.echo(f"handfast: {refused}", err=True)
+        ctx.exit(UNAVAILABLE)
     ctx.exit(0 if shown else NOTHING)

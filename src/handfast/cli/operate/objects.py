@@ -34,6 +34,7 @@ def summary(namespace: str, found: NameStatus) -> dict[str, Any]:
         "fence": status.fence,
         "grants": status.grants,
         "waited": status.waited,
+        "granted_ago": status.granted_ago,
     }
 
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 __all__ = ["fitted", "lines", "printable", "width"]
 
 GAP = "  "
-LEAST = 12
+LEAST = 10
 """Columns that a shortened cell keeps."""
 
 

@@ -14,15 +14,16 @@ __all__ = ["described", "diagnosis", "summary"]
 QUEUE_SHOWN = 10
 """Waiters that `described` lists, unless all are wanted."""
 
-HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED")
-
+HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED", "LAST USED")
 
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
 
-def summary(found: Sequence[NameStatus], most: int | None) -> Iterator[str]:
-    """Yield a table with a line for each name."""
-    yield from lines([HEAD, *map(_row, found)], most, flexible=(0, 2), right=(3, 4, 5, 6))
+def summary(found: Sequence[NameStatus], most: int | None, *, last_used: bool) -> Iterator[str]:
+    """Yield a table with a line for each name, by default without a column for when it was last used."""
+    columns = len(HEAD) if last_used else len(HEAD) - 1
+    rows = [row[:columns] for row in (HEAD, *map(_row, found))]
+    yield from lines(rows, most, flexible=(0, 2), right=range(3, columns))
 
 
 def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iterator[str]:
@@ -60,14 +61,14 @@ def _row(found: NameStatus) -> tuple[str, ...]:
     held = span(max(one.held_for for one in status.holders)) if status.holders else ""
     ends = span(min(one.remaining for one in status.holders)) if status.holders else ""
     queue, waited = (f"{status.waiting:,}", span(status.waiters[0].waited_for)) if status.waiters else ("", "")
-    return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited)
+    return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited, _last_used(status))
 
 
 def _held_by(found: NameStatus) -> str:
     """Say who holds a name, in one cell: the role or the number of permits, a label, and how many others there are."""
     status = found.status
     if not status.holders:
-        return "-"
+        return ""
     first = max(status.holders, key=lambda one: one.held_for)
     others = f" +{status.holding - 1}" if status.holding > 1 else ""
     match found.kind:
@@ -78,6 +79,13 @@ def _held_by(found: NameStatus) -> str:
         case _:
             role = "released " if first.released else ""
     return f"{role}{_label(first)}{others}"
+
+
+def _last_used(status: LockStatus) -> str:
+    """Say when a name was last granted."""
+    if status.holding:
+        return "now"
+    return "" if status.granted_ago is None else f"{span(status.granted_ago)} ago"
 
 
 def _permits(found: NameStatus) -> str:
