@@ -1,0 +1,255 @@
+"""Processes of an earlier version and of this one share names: they exclude each other, and queue in one order."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import tarfile
+import threading
+from concurrent.futures import Future
+from itertools import count, pairwise
+from pathlib import Path
+
+import pytest
+
+from handfast.embedded import PrivateServer
+from tests._support.helpers import BOUND_S, eventually
+
+ROOT = Path(__file__).parents[3]
+
+EARLIER = "bb0d28c61f23c30078e8c4ba5b3a04061ebe5e65"
+"""The oldest commit whose clients may share names with those of this one, as the changelog says."""
+
+RESULT = "(lambda run: (run.done, run.result))(done(client.once('{name}', keep=60).acquire()))"
+
+
+class Peer:
+    """A process of one version."""
+
+    def __init__(self, url, api, source):
+        command = [sys.executable, "-I", ROOT / "tests/_support/peer.py", url, api, source]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._asked, self._numbers = {}, count()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def start(self, expression):
+        """Let it begin with an expression; return the future of its result."""
+        number, self._asked[str(number)] = (number := next(self._numbers)), Future()
+        self._process.stdin.write(f"{number} {expression}\n")
+        self._process.stdin.flush()
+        return self._asked[str(number)]
+
+    def __call__(self, expression):
+        return self.start(expression).result(BOUND_S)
+
+    def close(self):
+        self._process.kill()
+        self._process.communicate()
+        self._reader.join(BOUND_S)
+
+    def _read(self):
+        for line in self._process.stdout:
+            number, said = line.rstrip("\n").split(" ", 1)
+            if said.startswith("!"):
+                self._asked[number].set_exception(RuntimeError(said[1:]))
+            else:
+                self._asked[number].set_result(ast.literal_eval(said))
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """Return the folder of the earlier version's source."""
+    archive = git("archive", EARLIER, "src")
+    if archive.returncode:
+        whole = git("rev-parse", "--is-shallow-repository").stdout == b"false\n"
+        assert not whole, f"{archive.stderr.decode()} in a clone with all history"
+        pytest.skip("this clone lacks the history")
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="data")
+    return str(folder / "src")
+
+
+@pytest.fixture(scope="module")
+def peers(earlier):
+    """Return a process for each version and API, on a server of their own."""
+    with PrivateServer() as server:
+        sources = {"earlier": earlier, "this": str(ROOT / "src")}
+        found = {
+            (version, api): Peer(server.url, api, source)
+            for version, source in sources.items()
+            for api in ("sync", "asyncio")
+        }
+        yield found
+        for peer in found.values():
+            peer.close()
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def api(request):
+    return request.param
+
+
+@pytest.fixture(params=[("earlier", "this"), ("this", "earlier")], ids="-".join)
+def pair(request, peers, api):
+    """Two processes of different versions, in both orders."""
+    return [peers[version, api] for version in request.param]
+
+
+@pytest.fixture
+def name(request):
+    return request.node.name.partition("[")[2].rstrip("]") + request.node.name.partition("[")[0]
+
+
+def queued(pair, made, makes):
+    """Let the two request an object in turn, the second one first; return the futures of their fences."""
+    waits = []
+    for place, expression in enumerate(makes):
+        waits.append(pair[(place + 1) % 2].start(f"keep({place}, {expression})"))
+        for peer in pair:
+            eventually(lambda peer=peer, place=place: peer(f"done({made}.status()).waiting") == place + 1)
+    return waits
+
+
+def test_a_lock_is_handed_over_in_one_order_with_growing_fences(pair, name):
+    first, second = pair
+    lock = f"client.lock({name!r})"
+    fences = [first(f"keep('a', {lock}.acquire())")]
+    assert second(f"keep('b', {lock}.try_acquire())") is None
+    waits = queued(pair, lock, [f"{lock}.acquire()"] * 4)
+    shown = [peer(f"[(one.token, one.label, one.owner) for one in done({lock}.status()).waiters]") for peer in pair]
+    assert shown[0] == shown[1]
+    first("give('a')")
+    for place, wait in enumerate(waits):
+        fences.append(wait.result(BOUND_S))
+        assert not [late for late in waits[place + 1 :] if late.done()]
+        assert pair[(place + 1) % 2](f"give({place})") is True
+    assert all(before < after for before, after in pairwise(fences))
+
+
+def test_permits_of_a_semaphore_are_counted_together(pair, name):
+    first, second = pair
+    semaphore = f"client.semaphore({name!r}, 3)"
+    first(f"keep('a', {semaphore}.acquire(permits=2))")
+    second(f"keep('b', {semaphore}.acquire())")
+    assert [peer(f"keep('c', {semaphore}.try_acquire())") for peer in pair] == [None, None]
+    waits = queued(pair, semaphore, [f"{semaphore}.acquire(permits=2)", f"{semaphore}.acquire()"])
+    second("give('b')")
+    assert not [wait for wait in waits if wait.done()]
+    first("give('a')")
+    assert waits[0].result(BOUND_S) < waits[1].result(BOUND_S)
+    assert [peer(f"done({semaphore}.status()).free") for peer in pair] == [0, 0]
+    assert (second("give(0)"), first("give(1)")) == (True, True)
+
+
+def test_readers_and_writers_of_both_are_told_apart(pair, name):
+    first, second = pair
+    read, write = f"client.rwlock({name!r}).read().acquire()", f"client.rwlock({name!r}).write().acquire()"
+    for peer in pair:
+        peer(f"keep('a', {read})")
+    waits = queued(pair, f"client.rwlock({name!r})", [write, read])
+    first("give('a')")
+    assert not waits[0].done()
+    second("give('a')")
+    waits[0].result(BOUND_S)
+    assert not waits[1].done()
+    second("give(0)")
+    waits[1].result(BOUND_S)
+    first("give(1)")
+
+
+def test_names_of_lock_all_are_taken_from_both(pair, name):
+    first, second = pair
+    first(f"keep('a', client.lock({name + '2'!r}).acquire())")
+    both = f"client.lock_all([{name + '1'!r}, {name + '2'!r}])"
+    wait = second.start(f"keep('b', {both}.acquire())")
+    eventually(lambda: first(f"done(client.lock({name + '2'!r}).status()).waiting"))
+    first("give('a')")
+    wait.result(BOUND_S)
+    assert [first(f"keep('c', client.lock({name + end!r}).try_acquire())") for end in "12"] == [None, None]
+    assert second("give('b')") is True
+
+
+def test_a_token_moves_between_them_and_a_lease_is_taken_by_force(pair, name):
+    first, second = pair
+    lock = f"client.lock({name!r})"
+    fence = first(f"keep('a', {lock}.acquire())")
+    token = first("done(kept.pop('a').detach())")
+    assert second(f"keep('b', {lock}.adopt({token!r}))") == fence
+    assert first(f"done({lock}.force_release(reason='a test'))") == 1
+    eventually(lambda: second("str(kept['b'].lost)") != "None")
+    assert second("give('b')") is False
+
+
+def test_a_limiter_admits_both_under_one_rate_in_one_order(pair, name):
+    first, second = pair
+    few, slow = f"client.limiter({name!r}, '3/min')", f"client.limiter({name + '2'!r}, '1/50ms')"
+    asked = [peer(f"done({few}.try_acquire()).admitted") for peer in (first, second, first, second, first)]
+    assert asked == [True, True, True, False, False]
+    assert [peer(f"done({few}.status()).rates[0].used") for peer in pair] == [3, 3]
+    first(f"done({few}.reset())")
+    second(f"done({few}.pause(60))")
+    assert first(f"done({few}.try_acquire()).admitted") is False
+    first(f"done({few}.resume())")
+    assert second(f"done({few}.try_acquire()).admitted") is True
+    order = []
+    first(f"done({slow}.pause(60))")
+    for place in range(4):
+        wait = pair[(place + 1) % 2].start(f"done({slow}.acquire()).admitted")
+        wait.add_done_callback(lambda _, place=place: order.append(place))
+        eventually(lambda place=place: first(f"done({slow}.status()).waiting") == place + 1)
+    second(f"done({slow}.resume())")
+    eventually(lambda: len(order) == 4)
+    assert order == [0, 1, 2, 3]
+
+
+def test_what_is_done_once_is_done_by_one_of_them(pair, name):
+    first, second = pair
+    once = f"client.once({name!r}, keep=60)"
+    first(f"keep('a', {once}.acquire())")
+    waits = queued(pair, once, [])
+    waits = [peer.start(RESULT.format(name=name)) for peer in (second, first)]
+    eventually(lambda: second(f"done({once}.status()).waiting") == 2)
+    first("done(kept['a'].finish(['a', 41]))")
+    first("give('a')")
+    assert [wait.result(BOUND_S) for wait in waits] == [(True, ["a", 41])] * 2
+    assert second(RESULT.format(name=name)) == (True, ["a", 41])
+    assert second(f"done({once}.forget())") is True
+
+
+def test_of_calls_that_follow_each_other_the_newest_runs(pair, name):
+    first, second = pair
+    debounce = f"client.debounce({name!r}, quiet=0.2)"
+    calls, came = [], f"bare.hget('{{hf:debounce:{name}}}:burst', 'came')"
+    for peer in (first, second, first, second):
+        before = peer(came)
+        calls.append(peer.start(f"done({debounce}.wait())"))
+        eventually(lambda before=before: first(came) != before)
+    assert [call.result(BOUND_S) for call in calls] == [False, False, False, True]
+
+
+def worked(peers, make, inside, name, times):
+    """Let processes of both versions and APIs hold two names at once. Return for each what was seen inside, and fences."""
+    makers = ", ".join(f"(lambda: {make.format(name + end)}, {inside}('{name + end}:n'))" for end in "12")
+    works = [peer.start(f"work([{makers}], {times})") for peer in peers.values()]
+    of_names = zip(*(work.result(BOUND_S) for work in works), strict=True)
+    return [sorted(one for seen in of_name for one in seen) for of_name in of_names]
+
+
+def test_under_load_they_exclude_each_other_and_fences_grow(peers, name):
+    """Every count is made once, and in the order of fences."""
+    for seen in worked(peers, "client.lock('{}')", "counted", name, 10):
+        assert [number for number, _ in seen] == [*range(120)]
+        assert all(before < after for (_, before), (_, after) in pairwise(seen))
+
+
+def test_under_load_no_more_hold_a_semaphore_than_it_has_permits(peers, name):
+    for seen in worked(peers, "client.semaphore('{}', 2)", "crowded", name, 10):
+        assert (len(seen), max(many for many, _ in seen)) == (120, 2)
