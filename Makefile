@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # with it, pytest rewrites every test file in every run
 
-.PHONY: demo test gate deep matrix lint docs dev
+.PHONY: demo test gate deep matrix release-check lint docs dev
 
 demo: .venv/demo.done
 	$(BIN)/handfast demo
@@ -30,6 +30,14 @@ ifdef URL
 else
 	$(BIN)/nox --session matrix
 endif
+
+# What a release would publish, in dist/, tried in empty environments; docs/design/release.md says how one is made.
+# With TAG=v0.2.0 also: are version and changelog those of the tag?
+release-check: dev
+	rm -rf dist
+	for project in . lint lab; do $(BIN)/uv build --quiet --out-dir dist $$project || exit 1; done
+	$(BIN)/uv tool run twine check --strict dist/*.whl dist/*.tar.gz
+	HANDFAST_DIST=dist HANDFAST_TAG=$(TAG) $(BIN)/python -m pytest lab/tests/test_release.py
 
 lint: dev
 	$(BIN)/nox --session lint types

@@ -94,7 +94,7 @@ PARTS = {
     "coverage": Part([*NOX, "coverage"], (*ALL, "tests/gate")),
     "frameworks": Part([*NOX, "frameworks"], (*ALL, "tests/deep/frameworks")),
     **{f"python {version}": Part([*NOX, f"tests-{version}"], (*ALL, "tests/gate")) for version in PYTHONS[1:]},
-    "checkers": lab_tests("checker_*", "contenders", "limiters", "mutants", "wheels"),
+    "checkers": lab_tests("checker_*", "contenders", "limiters", "mutants", "release"),
     "benches": lab_tests("bench*"),
     "trials": lab_tests("chaos*"),
     "simulator": lab_tests("simulator*", "planted*", "exhaustive*"),

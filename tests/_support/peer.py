@@ -1,4 +1,4 @@
-"""A process that coordinates with one version of Handfast, and does what it is told: ``peer.py URL sync|asyncio SOURCE``.
+"""A process that coordinates with one version of Handfast, driven through its standard input: ``peer.py URL sync|asyncio SOURCE``.
 
 Each line of its input is a number and an expression, which has a thread of its own; each line of its output the number
 and the result, or behind a ``!`` the name of what was raised. It imports Handfast from that folder and nothing of ours.

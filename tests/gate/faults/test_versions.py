@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import io
-import subprocess
-import sys
-import tarfile
-import threading
-from concurrent.futures import Future
-from itertools import count, pairwise
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 
 from handfast.embedded import PrivateServer
 from tests._support.helpers import BOUND_S, eventually
-
-ROOT = Path(__file__).parents[3]
+from tests._support.versions import ROOT, Peer, source_of
 
 EARLIER = "bb0d28c61f23c30078e8c4ba5b3a04061ebe5e65"
 """The oldest commit whose clients may share names with those of this one, as the changelog says."""
@@ -25,56 +16,10 @@ EARLIER = "bb0d28c61f23c30078e8c4ba5b3a04061ebe5e65"
 RESULT = "(lambda run: (run.done, run.result))(done(client.once('{name}', keep=60).acquire()))"
 
 
-class Peer:
-    """A process of one version."""
-
-    def __init__(self, url, api, source):
-        command = [sys.executable, "-I", ROOT / "tests/_support/peer.py", url, api, source]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._asked, self._numbers = {}, count()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def start(self, expression):
-        """Let it begin with an expression; return the future of its result."""
-        number, self._asked[str(number)] = (number := next(self._numbers)), Future()
-        self._process.stdin.write(f"{number} {expression}\n")
-        self._process.stdin.flush()
-        return self._asked[str(number)]
-
-    def __call__(self, expression):
-        return self.start(expression).result(BOUND_S)
-
-    def close(self):
-        self._process.kill()
-        self._process.communicate()
-        self._reader.join(BOUND_S)
-
-    def _read(self):
-        for line in self._process.stdout:
-            number, said = line.rstrip("\n").split(" ", 1)
-            if said.startswith("!"):
-                self._asked[number].set_exception(RuntimeError(said[1:]))
-            else:
-                self._asked[number].set_result(ast.literal_eval(said))
-
-
-def git(*words):
-    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, timeout=60, check=False)
-
-
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory):
     """Return the folder of the earlier version's source."""
-    archive = git("archive", EARLIER, "src")
-    if archive.returncode:
-        whole = git("rev-parse", "--is-shallow-repository").stdout == b"false\n"
-        assert not whole, f"{archive.stderr.decode()} in a clone with all history"
-        pytest.skip("this clone lacks the history")
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
-    return str(folder / "src")
+    return source_of(EARLIER, tmp_path_factory.mktemp("earlier")) or pytest.skip("this clone lacks the history")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +94,7 @@ def test_permits_of_a_semaphore_are_counted_together(pair, name):
     assert (second("give(0)"), first("give(1)")) == (True, True)
 
 
-def test_readers_and_writers_of_both_are_told_apart(pair, name):
+def test_readers_and_writers_of_both_exclude_each_other(pair, name):
     first, second = pair
     read, write = f"client.rwlock({name!r}).read().acquire()", f"client.rwlock({name!r}).write().acquire()"
     for peer in pair:
@@ -214,7 +159,6 @@ def test_what_is_done_once_is_done_by_one_of_them(pair, name):
     first, second = pair
     once = f"client.once({name!r}, keep=60)"
     first(f"keep('a', {once}.acquire())")
-    waits = queued(pair, once, [])
     waits = [peer.start(RESULT.format(name=name)) for peer in (second, first)]
     eventually(lambda: second(f"done({once}.status()).waiting") == 2)
     first("done(kept['a'].finish(['a', 41]))")

@@ -1,8 +1,13 @@
-"""The wheels, built and installed into empty environments: the product alone, with its extras, and with the lab."""
+"""What a release publishes, installed into empty environments: the product alone, with its extras, and with the lab.
+
+``make release-check`` builds it and names its folder in ``HANDFAST_DIST``, and the tag in ``HANDFAST_TAG`` if there is one.
+Without the folder it is built here.
+"""
 
 from __future__ import annotations
 
 import email
+import os
 import re
 import subprocess
 import sys
@@ -16,12 +21,24 @@ pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 
+TAG = os.environ.get("HANDFAST_TAG")
+
 LOCK = """
 import sys
 from handfast import Handfast
 with Handfast(sys.argv[1]) as hf, hf.lock("wheel", ttl=5) as lease:
     print("fence", lease.fence > 0, Handfast.__module__)
 """
+
+PAGE = """
+import ast, asyncio, inspect, sys
+scope = {}
+for block in sys.stdin.read().split("=====\\n"):
+    left = eval(compile(block, "block", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), scope)
+    if inspect.iscoroutine(left):
+        asyncio.run(left)
+"""
+"""Runs blocks of code one after the other, as a reader pastes them."""
 
 FAULT_KIT = """
 from handfast import Handfast
@@ -43,22 +60,19 @@ def pip(environment, *args):
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheels")
-    ran(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        folder,
-        ROOT,
-        ROOT / "lint",
-        ROOT / "lab",
-    )
-    product, lab, lint = sorted(folder.glob("*.whl"))
+def dist(tmp_path_factory):
+    """Return the folder of the sdists, and of the wheels that were made of them."""
+    if given := os.environ.get("HANDFAST_DIST"):
+        return ROOT / given
+    folder = tmp_path_factory.mktemp("dist")
+    for project in (ROOT, ROOT / "lint", ROOT / "lab"):
+        ran(Path(sys.executable).parent / "uv", "build", "--quiet", "--out-dir", folder, project)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(dist):
+    product, lab, lint = sorted(dist.glob("*.whl"))
     assert [wheel.name.split("-")[0] for wheel in (product, lint, lab)] == ["handfast", "handfast_lint", "handfast_lab"]
     return product, lint, lab
 
@@ -79,8 +93,20 @@ def test_each_wheel_contains_its_own_package_only(wheels):
     names = [zipfile.ZipFile(wheel).namelist() for wheel in wheels]
     roots = [{name.partition("/")[0].split("-")[0] for name in of_wheel} for of_wheel in names]
     assert roots == [{"handfast"}, {"handfast_lint"}, {"handfast_lab"}]
-    assert len({Path(wheel).name.split("-")[1] for wheel in wheels}) == 1, "they have one version"
     assert not [name for name in names[0] if "bench" in name or "chaos" in name or "simulator" in name]
+
+
+def test_all_have_one_version_which_is_that_of_the_tag(dist, wheels):
+    (version,) = {file.name.removesuffix(".tar.gz").split("-")[1] for file in (*wheels, *dist.glob("*.tar.gz"))}
+    pins = [pin for name in ("lint", "lab") for pin in re.findall(r"handfast.*==([\w.]+)", project(name))]
+    assert set(pins) == {version}
+    if TAG:
+        assert f"v{version}" == TAG
+        assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(), f"the changelog has no heading for {version}"
+
+
+def project(name):
+    return (ROOT / name / "pyproject.toml").read_text()
 
 
 def test_no_link_of_a_description_is_relative(wheels):
@@ -100,6 +126,20 @@ def test_the_product_alone_provides_a_lock(wheels, server, raw, tmp_path):
     assert ran(home / "bin/python", "-I", "-c", "import handfast.testing as kit; print(kit.FaultProxy.__name__)")
     refused = subprocess.run([home / "bin/handfast", "run"], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'handfast[cli]'" in refused.stderr
+
+
+def test_the_quickstart_runs_as_it_is_pasted(with_extras, server, raw):
+    """But for the server."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/start/quickstart.md").read_text(), re.DOTALL)
+    code = "=====\n".join(blocks).replace("Handfast.embedded()", f"Handfast({server.url!r})")
+    code = code.replace("redis://localhost:6379/0", server.url)
+    printed = ran(with_extras / "bin/python", "-I", "-c", PAGE, input=code).splitlines()
+    assert printed[:4] == ["True", "working", "working", "True"]
+    assert printed[4].endswith(" 0")
+
+
+def test_the_demo_keeps_every_promise(with_extras):
+    assert "✓ yes" in ran(with_extras / "bin/handfast", "demo", "--seconds", "5", "--processes", "2")
 
 
 def test_its_extras_provide_the_command_and_the_fault_kit(with_extras, server, raw):
