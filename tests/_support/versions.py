@@ -59,8 +59,9 @@ class Peer:
     def close(self):
         self._process.kill()
         self._process.wait(BOUND_S)
-        self._process.stdin.close()
         self._reader.join(BOUND_S)
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def _read(self):
         for line in self._process.stdout:
