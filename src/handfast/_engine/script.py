@@ -80,11 +80,12 @@ class _EngineScript(LuaScript):
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        """Read the script: what is asked for is not there yet. A second thread that does so, too, reads the same."""
+        """Read the script: what is asked for is not there yet. A second thread may do so as well, and be late."""
         if attribute not in LuaScript.__slots__:
             raise AttributeError(attribute)
         text = lua_text(f"{self.name}.lua")
-        super().__init__(self.name, f"-- {self.name}\n{as_sent(include_parts(text))}", read_header(text))
+        source = f"-- {self.name}\n{as_sent(include_parts(text))}"
+        LuaScript.__init__(self, self.name, source, read_header(text))  # not `super()`: it may be a LuaScript by now
         self.__class__ = LuaScript  # type: ignore[assignment]  # has the same slots, and is quicker to read
         return getattr(self, attribute)
 

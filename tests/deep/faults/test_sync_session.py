@@ -69,12 +69,12 @@ def test_a_call_that_the_system_does_not_take_at_once_is_sent_whole(stage):
     sent = []
 
     def play():
-        while sum(map(len, sent)) < len(LARGE.prefix.evalsha + LARGE.args):
+        while sum(map(len, sent)) < len(LARGE.prefix.evalsha + LARGE.packed):
             sent.append(server.recv(1_000_000))
         server.sendall(b":1\r\n")
 
     threading.Thread(target=play).start()
     assert session.call(LARGE, 5.0).reply == 1
-    assert b"".join(sent) == LARGE.prefix.evalsha + LARGE.args
+    assert b"".join(sent) == LARGE.prefix.evalsha + LARGE.packed
     server.sendall(b":2\r\n")
     assert session.call(CALL, 5.0).reply == 2

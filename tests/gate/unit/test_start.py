@@ -16,6 +16,7 @@ import pytest
 import redis
 
 import handfast
+from handfast._engine.script import LuaScript, _EngineScript, load
 
 NEW = "import sys, redis; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
 
@@ -118,3 +119,11 @@ def test_a_connection_does_not_read_the_version_of_redis_py_from_disk(server, ra
     with handfast.Handfast(server.url) as hf, hf.lock("start"):
         versions = {client["lib-ver"] for client in raw.client_list() if client.get("lib-ver")}
     assert versions <= {redis.__version__}
+
+
+def test_two_threads_may_read_a_script_at_once():
+    script = _EngineScript("permit_acquire")
+    assert script.prefix.name == "permit_acquire"
+    assert type(script) is LuaScript
+    late = _EngineScript.__getattr__(script, "digest")  # what a thread does that found it unread
+    assert late == script.digest == load("permit_acquire").digest
