@@ -31,8 +31,8 @@ else
 	$(BIN)/nox --session matrix
 endif
 
-# What a release would publish, in dist/, tried in empty environments; docs/design/release.md says how one is made.
-# With TAG=v0.2.0 also: are version and changelog those of the tag?
+# Build the files of a release in dist/ and try them in empty environments, as docs/design/release.md describes.
+# TAG=v0.2.0 also compares the version and the changelog with the tag.
 release-check: dev
 	rm -rf dist
 	for project in . lint lab; do $(BIN)/uv build --quiet --out-dir dist $$project || exit 1; done

@@ -157,14 +157,14 @@ def processes() -> Iterator[str]:
 
 
 def speed() -> Iterator[str]:
-    """The one figure of the README."""
+    """The sentence of the README about speed."""
     data = _read("benchmarks/lock")
     ours, theirs = (
         next(row for row in data["rows"] if (row["contender"], row["clients"]) == (one, 10))
         for one in ("handfast", "redis-py")
     )
     yield textwrap.fill(
-        f"Where ten processes want one lock, on {data['machine']['cores']} cores, it is granted {ours['rate']:,.0f} times a second, "
+        f"Where ten processes want the same lock, on {data['machine']['cores']} cores, it is granted {ours['rate']:,.0f} times a second, "
         f"and a release reaches the next process in {ours['handoff_p50_us']:.0f} µs (median; {theirs['handoff_p50_us']:.0f} µs with "
         "redis-py's `Lock`). [Benchmarks](docs/results/benchmarks.md) has asyncio, semaphores, limiters and other libraries. "
         "In a clone this repeats it:",
@@ -241,14 +241,16 @@ def routing() -> Iterator[str]:
 
 
 def client() -> Iterator[str]:
-    """The instructions of a client for one call."""
+    """The instructions of a client for a call, and for a start."""
     data = _read("benchmarks/client")
     counts = {(row["call"], row["api"]): row["instructions"] for row in data["rows"]}
     yield "| | sync | asyncio |\n|---|--:|--:|"
     for call in dict.fromkeys(row["call"] for row in data["rows"]):
         yield f"| {call} | {counts[call, 'sync']:,} | {counts[call, 'asyncio']:,} |"
+    starts = ", ".join(f"`{name}` {count / 1e6:,.0f} million" for name, count in data["start"].items())
     machine = data["machine"]
-    yield f"\nPython {machine['python']}, redis-py {machine['redis']}, {machine['server']}, {machine['date'][:10]}."
+    versions = f"Python {machine['python']}, redis-py {machine['redis']}, {machine['server']}, {machine['date'][:10]}"
+    yield f"\nStart of a process, the import without redis-py's: {starts}.\n\n{versions}."
 
 
 def limiters() -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What a release publishes, installed into empty environments: the product alone, with its extras, and with the lab.
+"""The files of a release, installed into empty environments: the product alone, with extras, and with the lab.
 
-``make release-check`` builds it and names its folder in ``HANDFAST_DIST``, and the tag in ``HANDFAST_TAG`` if there is one.
-Without the folder it is built here.
+``make release-check`` builds them and names the folder in ``HANDFAST_DIST``, and a tag in ``HANDFAST_TAG``. Without the
+folder this module builds them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ for block in sys.stdin.read().split("=====\\n"):
     if inspect.iscoroutine(left):
         asyncio.run(left)
 """
-"""Runs blocks of code one after the other, as a reader pastes them."""
+"""Runs blocks of code in sequence, as a reader pastes them."""
 
 FAULT_KIT = """
 from handfast import Handfast
@@ -96,7 +96,7 @@ def test_each_wheel_contains_its_own_package_only(wheels):
     assert not [name for name in names[0] if "bench" in name or "chaos" in name or "simulator" in name]
 
 
-def test_all_have_one_version_which_is_that_of_the_tag(dist, wheels):
+def test_all_have_the_same_version_as_the_tag(dist, wheels):
     (version,) = {file.name.removesuffix(".tar.gz").split("-")[1] for file in (*wheels, *dist.glob("*.tar.gz"))}
     pins = [pin for name in ("lint", "lab") for pin in re.findall(r"handfast.*==([\w.]+)", project(name))]
     assert set(pins) == {version}

@@ -1,4 +1,4 @@
-"""What the public objects have in common: they are not copied, and an error says how to write what others write."""
+"""The base of public objects: they are not copied, and unknown attributes lead to an error with the right call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["AsyncBlockOnly", "BlockOnly", "Named", "PublicObject"]
 
 
 class _Elsewhere:
-    """In place of an attribute that objects of other libraries have: an error that says what to write.
+    """Stands for an attribute of other libraries' objects: an error with the right call.
 
     A ``__getattr__`` would do the same and make each access of each attribute slower.
     """
@@ -27,7 +27,7 @@ class _Elsewhere:
 
 
 class _Guided(type):
-    """The class of `PublicObject`: its ``dir()`` shows what there is."""
+    """The class of `PublicObject`: ``dir()`` shows real attributes only."""
 
     def __dir__(cls) -> list[str]:
         return _without_elsewhere(cls, super().__dir__())
@@ -44,10 +44,10 @@ class PublicObject(metaclass=_Guided):
     __slots__ = ()
 
     _instead: ClassVar[str] = "make a client there, and the object from it"
-    """What to do instead of a copy."""
+    """The advice of the error for a copy."""
 
     _elsewhere: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of attributes that objects of other libraries have."""
+    """The right calls, by the attributes of other libraries' objects."""
 
     def __reduce__(self) -> NoReturn:
         """Raise TypeError: `copy.copy`, `copy.deepcopy` and `pickle` each ask for a reduction."""

@@ -19,7 +19,7 @@
     ├── ServerUnsupported   set-up: the server or the given client lacks a feature that Handfast needs
     ├── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
     │   ├── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
-    │   └── UnknownLayout   versions: a newer Handfast has stored the name in a way that this one does not know
+    │   └── UnknownLayout   versions: a newer Handfast has stored the name in another layout
     └── StaleFence          resource: it has seen a larger fence (in ``handfast.fencing``)
 
 Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors
@@ -339,7 +339,7 @@ class NotReplicated(ServerRefused):
 
 
 class UnknownLayout(ServerRefused):
-    """Another version of Handfast has stored the name in a way that this one does not know. Nothing was changed.
+    """The name is stored in a layout of another version of Handfast. Nothing was changed.
 
     Attributes:
         layout: What is stored there, such as ``layout 2``.

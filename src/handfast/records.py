@@ -142,7 +142,7 @@ class LockStatus:
     granted_ago: float | None = None
 
     def __str__(self) -> str:
-        """Return it as one line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``.
+        """Return a line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``.
 
         Of a semaphore: ``1 of 2 permits held, by web-3:4711 for 12.0 s; 0 waiting``.
         """
@@ -172,7 +172,7 @@ class NameStatus:
     status: LockStatus
 
     def __str__(self) -> str:
-        """Return it as one line for a log: ``lock 'a': not held; 0 waiting``."""
+        """Return a line for a log: ``lock 'a': not held; 0 waiting``."""
         return f"{self.kind} {self.name!r}: {self.status}"
 
 
@@ -251,7 +251,7 @@ class LimiterStatus:
     last: OperatorAction | None = None
 
     def __str__(self) -> str:
-        """Return it as one line for a log: ``2 of 5 used in 60 s; 0 waiting; paused for 12.0 s by web-3:4711``."""
+        """Return a line for a log: ``2 of 5 used in 60 s; 0 waiting; paused for 12.0 s by web-3:4711``."""
         by = f" by {self.last.by}" if self.last is not None and self.last.what == "pause" else ""
         pause = f"; paused for {self.paused_for:,.1f} s{by}" if self.paused_for else ""
         return f"{', '.join(map(str, self.rates))}; {self.waiting:,} waiting{pause}"
@@ -275,7 +275,7 @@ class OnceStatus:
     waiting: int
 
     def __str__(self) -> str:
-        """Return it as one line for a log: ``done 34.0 s ago; 0 waiting``."""
+        """Return a line for a log: ``done 34.0 s ago; 0 waiting``."""
         ago = f"{self.age or 0:,.1f} s ago"
         said = {
             "idle": ["not recorded"],

@@ -84,7 +84,7 @@ class LimitScripts(Scripts):
         return self.call(self.load("limit_resize"), self.keys, args)
 
     def reset(self, until_us):
-        """Forget what was admitted until then."""
+        """Forget admissions until then."""
         args = {"until_us": doubles(until_us), "rates": self.packed_rates}
         return self.call(self.load("limit_reset"), self.keys, args)
 

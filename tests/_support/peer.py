@@ -1,7 +1,7 @@
-"""A process that coordinates with one version of Handfast, driven through its standard input: ``peer.py URL sync|asyncio SOURCE``.
+"""A process that runs a version of Handfast, driven through standard input: ``peer.py URL sync|asyncio SOURCE``.
 
-Each line of its input is a number and an expression, which has a thread of its own; each line of its output the number
-and the result, or behind a ``!`` the name of what was raised. It imports Handfast from that folder and nothing of ours.
+Each line of the input is a number and an expression, which runs in a new thread. Each line of the output is the number and
+the result, or behind a ``!`` the exception. Handfast is imported from the folder SOURCE.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def _awaited(value):
 
 
 def keep(key, value):
-    """Keep a lease under a key and return its fence; None without one."""
+    """Keep a lease under a key and return the fence; None without a lease."""
     kept[key] = lease = done(value)
     return lease and lease.fence
 
@@ -50,7 +50,7 @@ def give(key):
 
 
 def counted(key):
-    """Make what runs under a lock: it counts, in two commands that others may come between. Returns what it counted."""
+    """Return a function to run under a lock: it increments a counter in two commands, and returns the old count."""
 
     def count():
         number = int(bare.get(key) or 0)
@@ -62,7 +62,7 @@ def counted(key):
 
 
 def crowded(key):
-    """Make what runs under a semaphore. Returns how many run it, itself among them."""
+    """Return a function to run under a semaphore: it returns how many processes run it at the time."""
 
     def count():
         many = bare.incr(key)
@@ -74,7 +74,7 @@ def crowded(key):
 
 
 def work(makers, times):
-    """Hold each object so many times, from three threads or tasks at once. Return what was seen inside, and the fences."""
+    """Hold each object so many times, from three threads or tasks at once. Return the results of the functions, and the fences."""
     seen = [[] for _ in makers]
 
     def by_thread():

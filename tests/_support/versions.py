@@ -1,4 +1,4 @@
-"""Processes of several versions: the source of an earlier commit, and a process that runs one."""
+"""Processes of several versions: the source of an earlier commit, and a process that runs a version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def source_of(commit, folder):
-    """Write the source of a commit there and return its folder; None in a clone without history."""
+    """Write the source of a commit to a folder and return ``src``; None in a clone without history."""
     if shutil.which("git") is None:
         return None
     archive = _git("archive", commit, "src")
@@ -37,7 +37,7 @@ def _git(*words):
 
 
 class Peer:
-    """A process of one version."""
+    """A process that runs a version; see ``peer.py``."""
 
     def __init__(self, url, api, source):
         command = [sys.executable, "-I", ROOT / "tests/_support/peer.py", url, api, source]
@@ -47,7 +47,7 @@ class Peer:
         self._reader.start()
 
     def start(self, expression):
-        """Let it begin with an expression; return the future of its result."""
+        """Start an expression; return the future of the result."""
         number, self._asked[str(number)] = (number := next(self._numbers)), Future()
         self._process.stdin.write(f"{number} {expression}\n")
         self._process.stdin.flush()

@@ -1,6 +1,6 @@
-"""The limits of the compiler of Lua 5.1: what is written right and is yet too much for it.
+"""The limits of the compiler of Lua 5.1: correct source that is too large for it.
 
-The numbers are those of its luaconf.h, and were measured on servers.
+The numbers are from Lua's luaconf.h, and were measured on servers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ MAX_LEVELS = 200
 """How deep expressions and blocks may be nested."""
 
 MAX_LOCALS = 200
-"""Local variables of one function at the same time; a loop has three of its own."""
+"""Local variables of a function at the same time; a loop has three hidden locals."""
 
 MAX_UPVALUES = 60
-"""Locals of functions around that one function uses."""
+"""Locals of enclosing functions that a function uses."""
 
 MAX_REGISTERS = 249
-"""Locals and values of one function at the same time."""
+"""Locals and values of a function at the same time."""
 
 _HIDDEN = 3
 """Locals of a loop that have no name."""
@@ -44,17 +44,17 @@ _LISTS = ("expression_list", "parenthesized_expression")
 
 
 class _Walk:
-    """Reads a script in its order, without recursion: what it looks for is nested deeply."""
+    """Reads a script in source order, without recursion: the nesting may be deep."""
 
     def __init__(self, root: Raw) -> None:
         self.locals = [0]
         """How many there are now in each function that is being read, the innermost last."""
         self._waiting: list[tuple[Raw, int] | int | None] = [(root, 1)]
-        """What comes next, the last first: a node and its level; the number of locals from there on; None at the end of
+        """The next steps, in reverse order: a node and the level; the number of locals from there on; None at the end of
         a function."""
 
     def next(self) -> tuple[Raw, int] | None:
-        """Return the next node and its level; None at the end."""
+        """Return the next node and the level; None at the end."""
         while self._waiting:
             one = self._waiting.pop()
             if isinstance(one, int):

@@ -50,7 +50,7 @@ class Values:
         self._flow = script.flow
         self._memo = Memo().get
         for statement in script.nodes:  # in the order of the source, so that questions do not nest deeply
-            # What is assigned to comes first: it has one answer, which those of all values for it then use.
+            # The target of an assignment comes first: the answers for all assigned values then use the target's.
             for value in (*statement.many("names"), *statement.many("targets"), *statement.many("values")):
                 for know in (self.is_text, self.size, self.has_fraction):
                     know(value)

@@ -15,7 +15,7 @@ from handfast._signatures import signature_of
 __all__ = ["CallKey", "NameTemplate", "awaiting", "calling", "check_finished", "coroutine_function", "plain_function"]
 
 UNKNOWN = 1 << 30
-"""Flags of the code of what is no function, or is marked as another kind of function than its code."""
+"""Code flags of callables that are no functions, or are marked as another kind of function than their code."""
 
 MARKS = frozenset({"_is_coroutine_marker", "_is_coroutine"})
 """Attributes of a function that `inspect` or `asyncio` takes for a coroutine function."""
@@ -106,7 +106,7 @@ class CallKey:
 
 
 def replacing(function: Callable[P, Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for what takes the place of a function, and stays a static method where that is one."""
+    """Return a decorator for the replacement of a function; of a static method it is a static method as well."""
 
     def replace(wrapper: Callable[P, R]) -> Callable[P, R]:
         functools.update_wrapper(wrapper, function)
@@ -179,7 +179,7 @@ def check_finished(value: object, name: str) -> None:
 
 
 def _check_called(function: Callable[[], object]) -> int:
-    """Refuse what gives no result when it is called. Return the flags of its code."""
+    """Refuse generators and objects that cannot be called. Return the code flags of the function."""
     flags = _flags(function)
     if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR) == 0 and flags != UNKNOWN:
         return flags
@@ -197,7 +197,7 @@ def _check_called(function: Callable[[], object]) -> int:
 def _flags(function: Callable[..., object]) -> int:
     """Return the flags of the code of a function, also of a partial one; UNKNOWN for other callables.
 
-    Each call of `once` asks, and what `inspect` does for any kind of callable takes a tenth of such a call.
+    `once` asks in each call, and `inspect`, which handles any callable, takes a tenth of a call.
     """
     while type(function) is functools.partial:
         function = function.func

@@ -1,6 +1,6 @@
-"""Names and options of other libraries, and what they are called here: redis-py, threading, filelock, limits and others.
+"""Names and options of other libraries, such as redis-py, threading, filelock and limits, and our names for them.
 
-They lead to an error that says what to write. Nothing is looked up here before there is an error.
+They lead to an error with the right call. The tables are read only after an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT: Mapping[str, str] = {
     **dict.fromkeys(("ping", "health", "check"), "use check_server()"),
     **dict.fromkeys(("leader", "leader_election", "election"), "use lock(): its holder is the leader"),
 }
-"""What others call something that a client makes or does."""
+"""Other names for methods of a client."""
 
 BLOCKS = ("__enter__", "__aenter__")
 """The blocks of both APIs."""
@@ -52,7 +52,7 @@ PERMITS: Mapping[str, str] = {
     **dict.fromkeys(("owner", "get_owner_id", "lock_counter", "value", "count", "statistics"), "use status()"),
     **dict.fromkeys(("reset", "break_lock", "force_unlock", "clear"), "use force_release(reason=…)"),
 }
-"""What others call something of a lock, a semaphore or a side of a read-write lock."""
+"""Other names for methods of a lock, a semaphore or a side of a read-write lock."""
 
 LIMITS: Mapping[str, str] = {
     **dict.fromkeys(("hit", "consume", "allow", "allowed", "try_acquire_nowait", "is_allowed"), "use try_acquire()"),
@@ -61,14 +61,14 @@ LIMITS: Mapping[str, str] = {
     **dict.fromkeys(("clear", "delete", "flush"), "use reset()"),
     **dict.fromkeys(("release",), "there is nothing to release; Admission.settle() corrects a cost"),
 }
-"""What others call something of a limiter."""
+"""Other names for methods of a limiter."""
 
 RUNS: Mapping[str, str] = {
     **dict.fromkeys(("get", "get_or_set", "get_or_create", "call", "do", "execute"), "use run(function)"),
     **dict.fromkeys(("delete", "invalidate", "clear", "reset", "expire"), "use forget()"),
     **dict.fromkeys(("set", "put"), "use acquire(), and finish() of the run that it returns"),
 }
-"""What others call something of ``once``."""
+"""Other names for methods of ``once``."""
 
 _OPTIONS: Mapping[str, str] = {
     "blocking": "use try_acquire(), which does not wait",
@@ -107,11 +107,11 @@ _OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("masters", "redis", "client", "connection"), "pass the server to Handfast(…) or AsyncHandfast(…)"),
     "strict": "leave it out",
 }
-"""What others call an option."""
+"""Other names for options."""
 
 
 def unknown_options(method: Any, args: tuple[object, ...], options: Mapping[str, object]) -> TypeError:
-    """Return the error for arguments that a method does not have, with what to write."""
+    """Return the error for unknown arguments of a method, with the right call."""
     from difflib import get_close_matches
 
     name, known = method.__name__, [*getattr(method, "__wrapped__", method).__kwdefaults__]

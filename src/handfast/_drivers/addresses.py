@@ -232,7 +232,7 @@ def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is given by its IP address and not by its name."""
+    """Return whether a host is an IP address and not a name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

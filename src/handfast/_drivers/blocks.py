@@ -54,7 +54,7 @@ class Blocks(Generic[L]):
         return lease._begin(frame, caller)  # noqa: SLF001 -- of the drivers, too
 
     def leave(self, frame: FrameType) -> L | None:
-        """Remove the block that is being left in that frame, and return its lease; None if there is none."""
+        """Remove the block that is being left in that frame, and return the lease; None without a block."""
         mine = self._callers.caller()
         blocks = self._entered.get(mine)
         if blocks and blocks[-1][0] is frame:  # as nearly always

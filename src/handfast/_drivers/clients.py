@@ -58,7 +58,7 @@ def is_pipeline(client: Any) -> bool:
 
 
 def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value], *, raw: bool = False) -> Any:
-    """Run a script and return its reply, as the client returns it; ``raw``: with bytes, whatever the client decodes.
+    """Run a script and return the reply as the client returns it; with ``raw`` as bytes, although the client decodes.
 
     Raises ScriptError if the script fails.
     """
@@ -114,10 +114,8 @@ def _commands(
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """Return the commands by digest and by source. Raises ValueError if a cluster cannot run the script."""
     if isinstance(client, _CLUSTERS):
-        encoder = getattr(
-            cast("Any", client), "cluster_client", client
-        ).encoder  # an asyncio pipeline has none of its own
-        slots = {key_slot(encoder.encode(key)): key for key in keys}
+        cluster = getattr(cast("Any", client), "cluster_client", client)  # an asyncio pipeline has no encoder
+        slots = {key_slot(cluster.encoder.encode(key)): key for key in keys}
         if len(slots) > 1:
             one, other, *_ = slots.values()
             raise ValueError(

@@ -263,7 +263,7 @@ class Connector:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the server is the one that we start, for the processes of this user."""
+        """Whether this is the embedded server, which Handfast starts for the processes of a user."""
         return self._restart_server is not None
 
     def _to_be_proven(self, identity: Any) -> Engine | None:

@@ -56,7 +56,7 @@ class Driver(OfOneProcess, Generic[C]):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the server was started by us, for the processes of this user."""
+        """Whether this is the embedded server."""
         return self._connector.is_embedded
 
     @property

@@ -10,11 +10,11 @@ from types import FrameType
 __all__ = ["exit_on_sigterm"]
 
 _before: signal.Handlers | object = signal.SIG_DFL
-"""What handled SIGTERM before."""
+"""The former handler of SIGTERM."""
 
 
 def exit_on_sigterm() -> None:
-    """Have SIGTERM raise SystemExit in the main thread, unless the program has a handler of its own, which still runs.
+    """Have SIGTERM raise SystemExit in the main thread, unless the program has a handler, which still runs.
 
     Raises ValueError in another thread.
     """
@@ -22,7 +22,7 @@ def exit_on_sigterm() -> None:
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("release_on_sigterm needs the main thread, which handles signals: make the client there")
     before = signal.getsignal(signal.SIGTERM)
-    if before is _on_sigterm or before is None:  # None: one that is not of Python, and cannot be called from here
+    if before is _on_sigterm or before is None:  # None: a handler in C, which Python cannot call
         return
     _before = before
     signal.signal(signal.SIGTERM, _on_sigterm)
@@ -33,11 +33,11 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if callable(_before):
         _before(number, frame)
     elif _before is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another one ends it at once
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second SIGTERM ends the process at once
         raise SystemExit(128 + number)
 
 
 def _forget() -> None:
-    """Leave SIGTERM to a forked child as it was before: `multiprocessing` ends its workers with it."""
+    """Restore the former handler in a forked child: `multiprocessing` ends workers with SIGTERM."""
     if signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, _before)  # type: ignore[arg-type]  # as getsignal gave it

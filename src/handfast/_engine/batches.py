@@ -32,7 +32,7 @@ MOST = 64
 ACQUIRE, RELEASE = load("locks_acquire"), load("locks_release")
 
 _LENGTH = b"%c" % TOKEN_SIZE
-"""What stands before a token: calls for others have no ``lock``, and so join no batch."""
+"""The length that precedes a token. A call for a token of another size has no ``lock``, and so joins no batch."""
 
 _RELEASED = {ord("1"): [b"released", 0]}
 """What permit_release replies where no one waits, as it is read."""

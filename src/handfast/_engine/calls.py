@@ -243,8 +243,8 @@ class PermitRequest(Request):
         )
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        if copies or self.at_least_ms or len(token) != TOKEN_SIZE:
-            options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
+        options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
+        if options or len(token) != TOKEN_SIZE:
             return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
         return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._lock, False, None, None))
 
@@ -266,7 +266,7 @@ class PermitRequest(Request):
         return super().rejection(tag, *fields)
 
     def adopt(self, token: bytes, control: str, label: str) -> Call:
-        """Note which client keeps a lease from now on: its control channel and its label."""
+        """Note the client that keeps a lease from now on: the control channel and the label."""
         return self._call(ADOPT, token, f"{control} {encode_label(label)}")
 
     def lower(self, token: bytes) -> Call:

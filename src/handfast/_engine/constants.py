@@ -20,8 +20,8 @@ REPEAT_MS = 20_000
 and replies."""
 
 TOKEN_SIZE = 32
-"""The bytes of every token that a client makes: 128 bits in hexadecimal. Calls for it are packed before there is one. For
-any other they are packed as a whole, and join no batch."""
+"""The size in bytes of the tokens that clients make: 128 bits in hexadecimal. Calls are packed around a gap of this size.
+A call for a token of another size is packed as a whole, and joins no batch."""
 
 FINISHED = 2**52
 """Added to the end of a tombstone, and taken from a ticket: all sums are whole numbers, and clocks stay below it."""
@@ -45,6 +45,6 @@ IN_SCRIPTS = {
     "WEIGHT_AT": 1 + _NUMBER,
     "LIMIT_AT": 1 + 2 * _NUMBER,
     "INBOX_AT": 1 + 5 * _NUMBER,
-    "CALLER_IN_WANTS": 1 + 3 * _NUMBER,  # what a call wants: weight, limit, claim_ms and caller
+    "CALLER_IN_WANTS": 1 + 3 * _NUMBER,  # behind weight, limit and claim_ms
 }
 """The numbers that stand in scripts, by their names there."""

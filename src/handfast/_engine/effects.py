@@ -83,7 +83,7 @@ class Call(NamedTuple):
 
     prefix: CommandPrefix
     args: bytes
-    """Keys and arguments, packed: all of them, or those before ``token``."""
+    """Keys and arguments, packed: all, or the part before ``token``."""
     token: bytes = b""
     """The token, if it travels between ``args`` and ``tail``, so that nothing is packed anew for each call."""
     tail: bytes = b""
@@ -91,9 +91,9 @@ class Call(NamedTuple):
     """The token that this call may put in the queue, if any. The session discards grant messages for the token that
     came before the reply: the reply is newer. And it adds the last argument, the `record`."""
     wants: bytes = b""
-    """What the record begins with."""
+    """The beginning of the record: weight, limit and claim_ms, or the request of a limiter."""
     caller: bytes = b""
-    """What follows that in the record: the number of the thread or task, packed."""
+    """The next part of the record: the number of the thread or task, packed."""
     lock: LockPlace | None = None
     """Where the call may join a batch."""
     once: bool = False
@@ -110,7 +110,7 @@ class Call(NamedTuple):
         return self.args + self.token + self.tail
 
     def record(self, owner: bytes) -> bytes:
-        """Return the last argument of a call that may wait, packed; ``owner`` is the owner text of its session."""
+        """Return the last argument of a call that may wait, packed; ``owner`` is the owner text of the session."""
         return bulk(self.wants + self.caller + owner)
 
 

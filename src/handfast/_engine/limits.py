@@ -133,7 +133,7 @@ class LimitRequest:
         return Call(prefix, self._keys + pack((int(bool(self._set)), encode_label(by), why, self._rates)))
 
     def reset(self, until_us: int) -> Call:
-        """Forget what was admitted until a time of the server, which `inspect` has told."""
+        """Forget admissions until a time of the server, from a reply to `inspect`."""
         prefix = RESET.prefix_for(4 + len(self.rates), 2)
         return Call(prefix, self._keys + pack((doubles(until_us), self._rates)))
 

@@ -178,11 +178,11 @@ def _error(text: bytes) -> ErrorReply:
 
 _INTEGER = ord(":")
 _SIZES = {b"$%d" % size: size for size in range(1025)}
-"""The size of a bulk string by its first line, for those that `_read_flat` takes: a lookup costs a third of `int()`."""
+"""The size of a short bulk string by the first line: a lookup costs a third of `int()`."""
 _FLAT: dict[bytes, tuple[type[list[Any]], int]] = {
     b"%b%d" % (kind, count): (one, count) for kind, one in ((b"*", list), (b">", Push)) for count in range(65)
 }
-"""The kind and the length of an array by its first line, likewise."""
+"""The kind and the length of a short array by the first line."""
 _LINES: dict[int, Callable[[bytes], Any]] = {
     ord(":"): int,
     ord("+"): bytes,

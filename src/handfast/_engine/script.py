@@ -72,7 +72,7 @@ class LuaScript:
 
 
 class _EngineScript(LuaScript):
-    """A script of ``lua/``. It is read at its first use, since a program uses few of them."""
+    """A script of ``lua/`` that is read at the first use: a program uses few scripts."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class _EngineScript(LuaScript):
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        """Read the script: what is asked for is not there yet. A second thread may do so as well, and be late."""
+        """Read the script at the first use of an attribute. Two threads may do this at the same time."""
         if attribute not in LuaScript.__slots__:
             raise AttributeError(attribute)
         text = lua_text(f"{self.name}.lua")
@@ -103,7 +103,7 @@ def pack(values: Iterable[Any]) -> bytes:
 
 @cache
 def load(name: str) -> LuaScript:
-    """Return the script of that name from ``lua/`` as it is sent: its parts in place, and of all comments only the name."""
+    """Return a script from ``lua/`` as it is sent: parts included, and without comments except the name."""
     return _EngineScript(name)
 
 

@@ -52,7 +52,7 @@ _USES = {
     "config|get": " --for check_server",
     "wait": " --for min_replicas",
 }
-"""What uses the commands that clients send outside of scripts, as `handfast acl` has it."""
+"""The option of `handfast acl` for each command that clients send outside of scripts."""
 _RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
 """In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
 
@@ -80,7 +80,7 @@ _ADVICE = {
 }
 
 _LAYOUT = r"\bstored in (layout \d+)\b"
-"""What the engine's scripts raise before they write, as ``lua/lib/state.lua`` says."""
+"""The error that scripts raise for another layout, before any write; see ``lua/lib/state.lua``."""
 
 _NO_WAIT = r"(?i)(?:ERR )?unknown command ['`]?WAIT\b"
 
@@ -208,7 +208,7 @@ def _advice_on_rights(text: str) -> str:
 
 
 def _what(text: str) -> str:
-    """Return what the server refused: a script, or a command that is sent outside of scripts."""
+    """Name the thing that the server refused: a script, or a command that is sent outside of scripts."""
     found = re.search(_COMMAND, text)
     is_command = found is not None and found[1] in _USES and not re.search(_SCRIPT_NOPERM, text)
     return found[1].upper().replace("|", " ") if found is not None and is_command else "a script"

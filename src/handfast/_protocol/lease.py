@@ -132,8 +132,8 @@ class LeaseState:
         self.companions: tuple[bytes, ...] = ()
         """The tokens of the leases that it is of no use without. When one is lost, none of them is renewed any more."""
         self.block: Any = None
-        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread the
-        `Entry`: the frame itself would be kept alive, and the lease with it."""
+        """The ``with`` block that holds the lease; None without a block. In asyncio the task, for a thread an `Entry`: the
+        frame itself would be kept alive, and the lease with it."""
         self.thread: int | None = None
         """The native id of the thread that acquired it; None in asyncio."""
         self._is_claimed = False

@@ -153,7 +153,7 @@ def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
 
 
 def reset(request: LimitRequest) -> Steps[None]:
-    """Forget what was admitted until now under the rates that count, and serve the queue."""
+    """Forget the admissions until now under the rates that count, and serve the queue."""
     request, answer = yield from _inspect(request)
     until_us, more = answer.fields[1], 1
     while more:
@@ -171,7 +171,7 @@ def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
 
 
 def status(request: LimitRequest) -> Steps[LimiterStatus]:
-    """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""
+    """Read how full the windows are, how many wait, how long a pause lasts, and the last change."""
     from handfast.records import LimiterStatus, RateStatus
 
     request, answer = yield from _inspect(request)

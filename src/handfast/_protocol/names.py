@@ -28,8 +28,7 @@ def names(
 ) -> Steps[tuple[bytes, list[NameStatus], UnknownLayout | None]]:
     """Look for names from a cursor on.
 
-    Return the next cursor, which is ``0`` at the end, the names that were found, and the refusal of one that is stored in
-    another layout.
+    Return the next cursor, which is ``0`` at the end, the names that were found, and the error for a name in another layout.
 
     In a cluster those of the primary that has this slot. A name that the server does not know is left out. One may be
     found twice: a SCAN promises no more.

@@ -54,7 +54,7 @@ def check_server(
 
     ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached
     the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the
-    rest with the ports. The embedded server is no one's to set up.
+    rest with the ports. The embedded server gets no advice: users cannot set it up.
     """
     refused = None
     try:

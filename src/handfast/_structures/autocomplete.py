@@ -56,7 +56,7 @@ class AutocompleteCalls:
         self.name: str = place.name
         self.ranked: bool = ranked
         self.most: int = MAX_READ_BYTES // (MAX_ENTRY_BYTES * FOLDED if fold_case else MAX_ENTRY_BYTES)
-        """How many entries one call reads at most: also the longest ones fit into a reply."""
+        """The most entries that a call reads: entries of the greatest length fit into a reply."""
         self._fold_case = fold_case
         self._names = place.key(form)
         self._ranks = place.key(f"{form}:ranks")

@@ -63,7 +63,7 @@ TASKS = {
         "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
     },
 }
-"""The commands of the product by what they are for, and what each does: help and completion import none of them."""
+"""The commands by task, each with a line of help: help and completion import no command."""
 
 COMMANDS = {name: command for commands in TASKS.values() for name, command in commands.items()}
 
@@ -89,7 +89,7 @@ INSTEAD = {
     "ping": "doctor",
     "rights": "acl",
 }
-"""What others call a command."""
+"""Other names for commands."""
 
 ELSEWHERE = {"script": "handfast-lint", "bench": "handfast-lab", "torture": "handfast-lab"}
 """Commands of our other distributions. Who misses one learns where it is."""
@@ -169,7 +169,7 @@ def _group() -> click.Group:
 
 
 def _suggestion(name: str) -> str:
-    """Return what may be meant by a command that there is not."""
+    """Return a suggestion for an unknown command."""
     from difflib import get_close_matches
 
     close = [INSTEAD[name]] if name in INSTEAD else get_close_matches(name, [*COMMANDS, *ELSEWHERE, *_plugins()], 1)

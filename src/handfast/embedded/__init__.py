@@ -115,7 +115,7 @@ class PrivateServer:
 
 
 def private_folder() -> str:
-    """Make a folder for the socket ``s`` of a server, and its log. Raises NoServer if none can listen in it."""
+    """Make a folder for the socket ``s`` of a server, and for the log. Raises NoServer if the path is too long."""
     folder = tempfile.mkdtemp(prefix="handfast-")
     if (size := len(os.fsencode(f"{folder}/s"))) > supervisor.MAX_PATH_BYTES:
         Path(folder).rmdir()

@@ -174,7 +174,7 @@ def _is_there(folder: str, lock: int) -> bool:
 
 
 def _keep_another_name(path: str) -> None:
-    """Give the socket a second name, by which it gets the first one back if that is removed. Not all systems can."""
+    """Give the socket a second name, from which a removed first name is restored. Not all systems can."""
     with contextlib.suppress(OSError):
         os.unlink(path + SPARE)
     with contextlib.suppress(OSError):

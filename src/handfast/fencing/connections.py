@@ -1,6 +1,6 @@
-"""From what users pass, a connection, a cursor or a wrapper of one, to a cursor whose rows are tuples.
+"""Get a cursor whose rows are tuples from a connection, a cursor or a wrapper.
 
-Drivers let a program choose what a row is: a dict, an object of its own, a single value. Such a choice is set aside
+Drivers let a program choose the type of rows: a dict, an object, a single value. Such a choice is set aside
 here, on a cursor of our own where there can be one. Of SQLAlchemy, the DB-API connection behind its objects is used.
 """
 
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 def target_of(given: Any, paramstyle: str | None) -> Target:
-    """Return the connection or cursor of the driver, and its paramstyle. Raises TypeError for what has none."""
+    """Return the connection or cursor of the driver, and its paramstyle. Raises TypeError for other objects."""
     if not _is_of(given, "sqlalchemy"):
         return Target(given, paramstyle or _paramstyle(given))
     names = {kind.__name__ for kind in type(given).__mro__}
@@ -37,7 +37,7 @@ def target_of(given: Any, paramstyle: str | None) -> Target:
     if names & {"Engine", "AsyncEngine", "sessionmaker", "async_sessionmaker"}:
         raise TypeError(f"{type(given).__name__} has no transaction of yours; pass a Session or a Connection")
     if callable(getattr(given, "connection", None)):
-        given = given.connection()  # of a Session: that of its transaction
+        given = given.connection()  # of a Session: the connection of the transaction
     dialect = getattr(given, "dialect", None)
     pooled = given if hasattr(given, "dbapi_connection") else given.connection
     connection = pooled.dbapi_connection
@@ -58,7 +58,7 @@ def _paramstyle(connection: object) -> str:
 
 @contextlib.contextmanager
 def plain_cursor(given: Any) -> Iterator[Any]:
-    """Lend a cursor whose rows are tuples, where the driver can give one. A cursor that was given stays open."""
+    """Lend a cursor whose rows are tuples, where the driver supports that. A cursor of the caller stays open."""
     cursor = _own_cursor(given)
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(getattr(cursor, "execute", None)):
         if inspect.iscoroutine(cursor):
@@ -80,14 +80,14 @@ def _own_cursor(given: Any) -> Any:
     if _is_of(given, "psycopg") and not inspect.iscoroutinefunction(getattr(given, "execute", None)):
         psycopg: Any = sys.modules["psycopg"]
         connection = given if isinstance(given, psycopg.Connection) else given.connection
-        # Not that of its factory, which may take other parameters.
+        # Not the class of the factory, which may take other parameters.
         return psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row)
     if _is_of(given, "psycopg2"):
         psycopg2: Any = sys.modules["psycopg2"]
         plain = psycopg2.extensions.cursor
         connection = given.connection if isinstance(given, plain) else given
         return connection.cursor(cursor_factory=plain)
-    make = getattr(given, "cursor", None)  # a cursor may have one as well, and Django's has that which it wraps
+    make = getattr(given, "cursor", None)  # a cursor may have `cursor` as well: Django's has the wrapped cursor
     return make() if callable(make) else given
 
 

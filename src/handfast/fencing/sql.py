@@ -52,7 +52,7 @@ def update_if_newer(
 
     Args:
         connection: A connection or cursor of a DB-API 2.0 driver, whatever its rows are; or a Session or Connection of
-            SQLAlchemy, whose transaction is used: refresh what its Session has loaded of the row. A MySQL driver must
+            SQLAlchemy, whose transaction is used: refresh a row that the Session has loaded. A MySQL driver must
             count matched rows and not only changed ones (``FOUND_ROWS``); otherwise a repeated write looks stale.
         table: The table, perhaps as ``schema.table``.
         values: The new values by column. If empty, only the fence is stored, so older ones are refused from then on.

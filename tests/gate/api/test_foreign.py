@@ -1,4 +1,4 @@
-"""Names, options and blocks of other libraries lead to an error that says what to write, before anything is sent."""
+"""Names, options and blocks of other libraries lead to an error with the right call, before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CLIENTS = {"sync": Handfast, "asyncio": AsyncHandfast}
 
 @pytest.fixture(params=CLIENTS)
 def client(request):
-    """Nothing listens there: what were sent would fail in another way."""
+    """Nothing listens there: a request would fail in another way."""
     return CLIENTS[request.param]("redis://127.0.0.1:1")
 
 
 def made_by(client):
-    """Return each kind of object with what others call something of it."""
+    """Return each kind of object with the other names for its methods."""
     return {
         client: foreign.CLIENT,
         client.lock("a"): foreign.PERMITS,

@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from handfast import AsyncHandfast, ServerRefused, UnknownLayout
-from tests._support.apis import settled
+from tests._support.apis import ASYNCIO, settled
+from tests._support.helpers import eventually_async
 
 SAID = r"^'a' is stored in layout 2 on the server, and this version of Handfast knows layout 1 alone; update it"
 
@@ -51,7 +52,7 @@ PLACES = {"limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
 
 
 def foreign(raw, kind):
-    """Store a name as a newer version would. Return what is there."""
+    """Store a name as a newer version would. Return all stored keys."""
     part, field = PLACES.get(kind, ("state", "s"))
     key = f"{{hf:{kind}:a}}:{part}"
     raw.hset(key, mapping={field: "layout 2", "s2": "what only the newer version knows"})
@@ -106,6 +107,28 @@ async def test_names_beside_it_in_a_batch_are_served(server, raw):
         assert isinstance(results[0], UnknownLayout)
         for lease in results[1:]:
             assert await lease.release() is True
+
+
+@pytest.mark.parametrize("kind", ["lock", "limiter"])
+async def test_unknown_words_of_a_waiter_do_not_keep_it_from_its_turn(api, plain, server, kind):
+    one, field = {
+        "lock": (plain.lock("a"), "{hf:lock:a}:state"),
+        "limiter": (plain.limiter("a", "1/300ms"), "{hf:limiter:a}:waiting"),
+    }[kind]
+    held = await settled(one.acquire())
+    waiter = asyncio.ensure_future(asyncio.to_thread(one.acquire) if api is not ASYNCIO else one.acquire())
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        await eventually_async(lambda: client.hlen(field) > (kind == "lock"))
+        (token,) = {*client.hkeys(field)} - {b"s"}
+        client.hset(field, token, client.hget(field, token) + b" value=x ahead=9")
+        assert (await settled(one.status())).waiting == 1
+        if kind == "lock":
+            assert await settled(held.release()) is True
+            lease = await waiter
+            assert client.hget(field, "s").endswith(b" value=x ahead=9")
+            assert await settled(lease.release()) is True
+        else:
+            assert (await waiter).admitted is True
 
 
 async def test_words_of_a_record_that_are_not_known_are_passed_over_and_kept(api, plain, server):

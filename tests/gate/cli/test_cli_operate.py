@@ -116,6 +116,7 @@ def test_ls_all_says_when_a_name_was_last_used(call, hf):
         assert used["held"] == "now"
         assert re.fullmatch(r"\d\.\ds ago", used["idle"])
         assert "-" not in {cell for row in rows for cell in row}
+        assert re.search(r"\n  1 grant, 0\.0s mean wait; the latest \d\.\ds ago\n", call(show, "idle").stdout)
         ago = {row["name"]: row["granted_ago"] for row in objects(call(ls, "--all", "--json"))}
         assert ago["idle"] > ago["held"] >= 0
         assert hf.lock("unknown").status().granted_ago is None

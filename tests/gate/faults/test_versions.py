@@ -1,4 +1,4 @@
-"""Processes of an earlier version and of this one share names: they exclude each other, and queue in one order."""
+"""Processes of an earlier version and of this version share names: exclusion, order and fences hold across both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests._support.helpers import BOUND_S, eventually
 from tests._support.versions import ROOT, Peer, source_of
 
 EARLIER = "bb0d28c61f23c30078e8c4ba5b3a04061ebe5e65"
-"""The oldest commit whose clients may share names with those of this one, as the changelog says."""
+"""The oldest commit whose clients may share names with clients of this commit, as in the changelog."""
 
 RESULT = "(lambda run: (run.done, run.result))(done(client.once('{name}', keep=60).acquire()))"
 
@@ -54,7 +54,7 @@ def name(request):
 
 
 def queued(pair, made, makes):
-    """Let the two request an object in turn, the second one first; return the futures of their fences."""
+    """Let both processes request an object in turn, the second process first; return the futures of the fences."""
     waits = []
     for place, expression in enumerate(makes):
         waits.append(pair[(place + 1) % 2].start(f"keep({place}, {expression})"))
@@ -180,7 +180,7 @@ def test_of_calls_that_follow_each_other_the_newest_runs(pair, name):
 
 
 def worked(peers, make, inside, name, times):
-    """Let processes of both versions and APIs hold two names at once. Return for each what was seen inside, and fences."""
+    """Let processes of both versions and APIs hold two names at once. Return the results for each name, with fences."""
     makers = ", ".join(f"(lambda: {make.format(name + end)}, {inside}('{name + end}:n'))" for end in "12")
     works = [peer.start(f"work([{makers}], {times})") for peer in peers.values()]
     of_names = zip(*(work.result(BOUND_S) for work in works), strict=True)

@@ -1,4 +1,4 @@
-"""limit_reset.lua: what was admitted until a time is forgotten, and nothing that came since, whenever the script arrives."""
+"""limit_reset.lua: admissions until a time are forgotten, and no later admission, whenever the script arrives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests._support.limits import SECOND_US, messages
 
 DONE, MORE = ["reset", 0], ["reset", 1]
 NOT_FULL = 500
-"""Admissions that one call drops."""
+"""Admissions that a call drops."""
 
 
 def test_what_was_admitted_is_forgotten_under_every_rate_and_waiters_come_in_their_order(limits, clock, subscribe):

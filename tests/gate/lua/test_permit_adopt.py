@@ -1,4 +1,4 @@
-"""permit_adopt: a lease is shown as that of another client, which hears of its revocation; all else of it stays."""
+"""permit_adopt: a status shows the new client, a revocation reaches it, and all else of the lease stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An upper bound on the Python frames of calls that no one else delays; an additional layer would exceed it."""
+"""An upper bound on the Python frames of calls without contention; an additional layer would exceed it."""
 
 from __future__ import annotations
 

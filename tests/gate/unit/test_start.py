@@ -125,5 +125,5 @@ def test_two_threads_may_read_a_script_at_once():
     script = _EngineScript("permit_acquire")
     assert script.prefix.name == "permit_acquire"
     assert type(script) is LuaScript
-    late = _EngineScript.__getattr__(script, "digest")  # what a thread does that found it unread
+    late = _EngineScript.__getattr__(script, "digest")  # the call of a slower thread
     assert late == script.digest == load("permit_acquire").digest

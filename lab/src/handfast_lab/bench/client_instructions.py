@@ -1,12 +1,12 @@
-"""Count the instructions that a client executes for one call when no one else wants anything. Run with ``-m``.
+"""Count the instructions that a client executes for a call when no other client wants anything. Run with ``-m``.
 
     python -m handfast_lab.bench.client_instructions
     python -m handfast_lab.bench.client_instructions --only "asyncio with" --output results/benchmarks/client.json
 
-The number of instructions does not depend on the load of the machine, so versions can be compared on a busy one. Python
+The number of instructions does not depend on the load of the machine, so versions can be compared on a busy machine. Python
 runs under ``valgrind --tool=callgrind`` with a number of calls; a second run has more of them. The difference divided by
 the number of additional calls is the result, so start-up and connecting cancel out. It includes the interpreter, asyncio
-and its event loop. In asyncio 200 tasks call at once, each for a name of its own. Results differ by 1 % between runs.
+and the event loop. In asyncio 200 tasks call at once, each for a separate name. Results differ by 1 % between runs.
 
 The first row asks the server twice on a bare connection: through a socket, or through a pipeline of futures in asyncio.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import gc
 import json
 import os
@@ -29,6 +30,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import handfast
 from handfast import AsyncHandfast, Handfast
 from handfast.embedded import PrivateServer
 from handfast_lab.bench.machine import describe
@@ -40,14 +42,14 @@ CALLS = BARE, *_ = "two requests, bare", "acquire, release", "with", "limiter", 
 TASKS = 200
 
 SHORT, MORE = 1_000, 4_000
-"""Calls of the shorter run, and how many more the longer one has."""
+"""Calls of the shorter run, and additional calls of the longer run."""
 
 PING = b"*2\r\n$4\r\nPING\r\n$32\r\n0123456789abcdef0123456789abcdef\r\n"
 REPLY = b"$32\r\n0123456789abcdef0123456789abcdef\r\n"
 
 
 class _Bare(asyncio.Protocol):
-    """One future for each request; the requests of one turn of the loop leave together."""
+    """A future for each request; the requests of a turn of the loop leave together."""
 
     def __init__(self) -> None:
         self._waiting, self._requests, self._rest = deque[Future[bytes]](), list[bytes](), b""
@@ -74,7 +76,7 @@ class _Bare(asyncio.Protocol):
 
 
 def run_sync(call: str, path: str, calls: int) -> None:
-    """Make that many calls, one after the other."""
+    """Make the calls in sequence."""
     with Handfast(f"unix://{path}") as hf, socket.socket(socket.AF_UNIX) as bare:
         bare.connect(path)
         lock, limiter, once = hf.lock("a"), hf.limiter("a", "1000000/h"), hf.once("a", keep=3600)
@@ -104,7 +106,7 @@ def run_sync(call: str, path: str, calls: int) -> None:
 
 
 async def run_asyncio(call: str, path: str, calls: int) -> None:
-    """Make that many calls, of which 200 tasks make one at a time each."""
+    """Make the calls from 200 tasks, each in sequence."""
     async with AsyncHandfast(f"unix://{path}") as hf:
         transport, bare = await asyncio.get_running_loop().create_unix_connection(_Bare, path)
 
@@ -141,25 +143,39 @@ async def run_asyncio(call: str, path: str, calls: int) -> None:
         transport.close()
 
 
-def collected(api: str, call: str, calls: int) -> int:
-    """Return the instructions of a process that makes that many calls, from its start to its end."""
+def collected(*arguments: str) -> int:
+    """Return the instructions of a Python process from start to end; a ``{}`` stands for the socket of a new server."""
     with PrivateServer() as server, tempfile.TemporaryDirectory(prefix="hf") as folder:
         tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-        program = [sys.executable, "-m", "handfast_lab.bench.client_instructions", "--run", api, call, str(calls)]
+        program = [sys.executable, *(argument.replace("{}", str(server.socket)) for argument in arguments)]
         environment = os.environ | {"PYTHONHASHSEED": "0"}
-        said = subprocess.run(
-            [*tool, *program, str(server.socket)], env=environment, capture_output=True, text=True, check=True
-        ).stderr
+        said = subprocess.run([*tool, *program], env=environment, capture_output=True, text=True, check=True).stderr
     found = re.search(r"Collected : (\d+)", said)
     if found is None:
         raise RuntimeError(f"callgrind has counted nothing: {said}")
     return int(found[1])
 
 
+def called(api: str, call: str) -> int:
+    """Return the instructions of a call."""
+    run = "-m", "handfast_lab.bench.client_instructions", "--run", api, call
+    return round((collected(*run, str(SHORT + MORE), "{}") - collected(*run, str(SHORT), "{}")) / MORE)
+
+
+def started() -> dict[str, int]:
+    """Return the instructions of an import beside those of redis-py, and of a whole command."""
+    compileall.compile_dir(Path(handfast.__file__).parent, quiet=2)
+    alone = collected("-c", "import redis")
+    return {
+        "from handfast import Handfast": collected("-c", "import redis; from handfast import Handfast") - alone,
+        "handfast run x -- true": collected("-m", "handfast", "run", "x", "--url", "unix://{}", "--", "true"),
+    }
+
+
 def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="ROW", help='one row, such as "asyncio with"')
+    parser.add_argument("--only", metavar="ROW", help='one row, such as "asyncio with", or "start"')
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures to a JSON file")
     parser.add_argument("--run", nargs=4, metavar=("API", "CALL", "CALLS", "SOCKET"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -171,12 +187,15 @@ def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -
     for api in ("sync", "asyncio"):
         for call in CALLS:
             if options.only in (None, f"{api} {call}"):
-                count = round((collected(api, call, SHORT + MORE) - collected(api, call, SHORT)) / MORE)
+                count = called(api, call)
                 rows.append({"api": api, "call": call, "instructions": count})
                 tell(f"{api:<8} {call:<18} {count:>8,}")
+    starts = started() if options.only in (None, "start") else {}
+    for name, count in starts.items():
+        tell(f"{name:<30} {count:>12,}")
     if options.output:
         with PrivateServer() as server:
-            found = {"machine": describe(server.url), "rows": rows}
+            found = {"machine": describe(server.url), "rows": rows, "start": starts}
         options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 

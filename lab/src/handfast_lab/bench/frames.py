@@ -1,4 +1,4 @@
-"""Count the Python frames of Handfast that calls of a warm client enter when no one else wants anything.
+"""Count the Python frames of Handfast that calls of a warm client enter when no other client wants anything.
 
     python -m handfast_lab.bench.frames            the counts
     python -m handfast_lab.bench.frames --list     every frame, in the order of entry
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -58,11 +58,7 @@ def count_sync(client: Handfast) -> dict[str, list[str]]:
         with lock:
             pass
 
-    calls: dict[str, Callable[[], object]] = {
-        "with": block,
-        "limiter": limiter.try_acquire,
-        "once, found": lambda: once.run(work),
-    }
+    calls = _calls(block, limiter, once, work)
     counts: dict[str, list[str]] = {}
     for _ in range(WARM_UP):
         with recording() as counts["acquire"]:
@@ -86,11 +82,7 @@ async def count_asyncio(client: AsyncHandfast) -> dict[str, list[str]]:
         async with lock:
             pass
 
-    calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "with": block,
-        "limiter": limiter.try_acquire,
-        "once, found": lambda: once.run(work),
-    }
+    calls = _calls(block, limiter, once, work)
     counts: dict[str, list[str]] = {}
     for _ in range(WARM_UP):
         with recording() as counts["acquire"]:
@@ -101,6 +93,11 @@ async def count_asyncio(client: AsyncHandfast) -> dict[str, list[str]]:
             with recording() as counts[name]:
                 await call()
     return counts
+
+
+def _calls(block: Callable[[], Any], limiter: Any, once: Any, work: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    """Return the calls that are counted as a whole, by their names."""
+    return {"with": block, "limiter": limiter.try_acquire, "once, found": lambda: once.run(work)}
 
 
 def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -> int:

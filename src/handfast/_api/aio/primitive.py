@@ -170,7 +170,7 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         Args:
             token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore or a read-write lock.
             label: How `status` shows the lease; 1 to 200 bytes of UTF-8. None takes the label of this client. The empty
-                text leaves the one of the client that acquired it, which a `force_release` then reaches first.
+                text keeps the label of the client that acquired the lease, which a `force_release` then reaches first.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.

@@ -108,8 +108,8 @@ class Handfast(BlockOnly, PublicObject):
             `asyncio.run` does). Else it runs out after its ttl. A process that is killed, or that ends by `os._exit` as
             those of `multiprocessing` do, releases nothing.
         release_on_sigterm: Have SIGTERM end the process normally, with exit code 143, and set ``release_at_exit``: blocks
-            are left, and what is still held is released. A handler of the program that was there before runs instead,
-            and what is held is released when the process exits then. Threads that are no daemons run to their ends, as
+            are left, and remaining leases are released. A handler of the program that was there before runs instead,
+            and remaining leases are released when the process exits then. Threads that are no daemons run to their ends, as
             at every exit; a second SIGTERM ends the process at once. The client must be made in the main thread.
         max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
             which is some slower and has no bound.

@@ -314,7 +314,7 @@ class Limiter(BlockOnly, Named):
         self._driver.run(steps, self.name)
 
     def reset(self) -> None:
-        """Forget what was admitted until now, and admit the waiters who fit: one user who was locked out may come again.
+        """Forget all admissions until now, and admit the waiters that fit: a user who was locked out may come again.
 
         Takes two round trips, or more where thousands are forgotten. A `pause` and rates that were set stay. What is
         settled later, of a call that is forgotten, changes nothing.

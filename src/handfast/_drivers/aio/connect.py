@@ -36,7 +36,7 @@ class AsyncConnector(Connector):
 
     @classmethod
     def _adapted(cls, connection_class: type[Any], settings: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
-        """Return the class and the settings of connections that leave the loop and its executor to the program."""
+        """Return the class and the settings of connections that use neither the loop nor the loop's executor for lookups."""
         if (provider := settings.get("credential_provider")) is not None:
             settings = settings | {"credential_provider": providing_apart(provider)}
         return looking_up_apart(connection_class), settings

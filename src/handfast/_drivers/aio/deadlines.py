@@ -1,4 +1,4 @@
-"""Give up calls whose replies are late, with one timer for all that have the same time: each would set and cancel one.
+"""Give up calls whose replies are late, with a timer that all calls share instead of a timer for each call.
 
 A call may be late though the server is not silent: while a connection is opened for it, or behind others.
 """
@@ -33,7 +33,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, session: Session | Router, sent: Future[Outcome]) -> None:
-        """Give up a call that is sent now, unless its reply comes in time."""
+        """Give up a call that is sent now, unless the reply comes in time."""
         calls = self._calls
         while calls and calls[0][1].done():
             calls.popleft()
@@ -61,5 +61,5 @@ class Deadlines:
 
 
 def give_up(session: Session | Router, sent: Future[Outcome]) -> None:
-    """End a call with the trouble of its session, or as one to which the server does not answer."""
+    """End a call with the trouble of the session, or with a timeout where the session has none."""
     sent.set_exception(server_silent() if session.trouble is None else copy_exception(session.trouble))

@@ -426,7 +426,7 @@ def _may_wait(error: BaseException | None) -> bool:
 
 
 def _is_of_running_task(block: object) -> bool:
-    """Return whether the running task entered a block: it leaves its blocks itself."""
+    """Return whether the running task entered a block, and so leaves it."""
     return block is current_task()
 
 

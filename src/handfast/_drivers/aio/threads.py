@@ -1,7 +1,7 @@
-"""What connecting waits for, on threads of its own: names and credentials.
+"""Look up names and credentials for connections, in threads apart from the event loop's executor.
 
-The default executor of an event loop is the program's. Where it is full of jobs, a lookup in it waits for one of them
-to end, and nothing is renewed meanwhile.
+The default executor of an event loop is the program's. Where that executor is full of jobs, a lookup would wait for
+a job to end, and nothing would be renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["in_thread", "looking_up_apart", "providing_apart"]
 T = TypeVar("T")
 
 _made: dict[type[Any], type[Any]] = {}
-"""The classes of connections that were made, each by the one of redis-py or of the user behind it."""
+"""The classes of connections that were made, by the class of redis-py or of the user that they extend."""
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -53,14 +53,14 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 class _LookingUpApart:
-    """A connection of redis-py that resolves the name of its host in a thread of its own."""
+    """A connection of redis-py that resolves the host name in a separate thread."""
 
     host: str
     port: int
     _address: str
 
     async def _connect(self) -> None:
-        connect: Callable[[], Any] = super()._connect  # type: ignore[misc]  # of redis-py's class, which comes behind this one
+        connect: Callable[[], Any] = super()._connect  # type: ignore[misc]  # of redis-py's class, the next base
         if not hasattr(super(), "_connection_arguments") or is_address(self.host):
             self._address = ""
             await connect()
@@ -83,7 +83,7 @@ class _LookingUpApart:
 
 
 def looking_up_apart(connection_class: type[Any]) -> type[Any]:
-    """Return a class of connections like this one, which resolve names in threads of their own."""
+    """Return a subclass of a connection class that resolves host names in separate threads."""
     if issubclass(connection_class, _LookingUpApart):
         return connection_class
     if connection_class not in _made:
@@ -92,7 +92,7 @@ def looking_up_apart(connection_class: type[Any]) -> type[Any]:
 
 
 class _ProvidingApart(CredentialProvider):
-    """A credential provider for threads, which may take its time."""
+    """A credential provider that is called in a thread, and may be slow."""
 
     def __init__(self, provider: CredentialProvider) -> None:
         self._provider = provider
@@ -105,9 +105,9 @@ class _ProvidingApart(CredentialProvider):
 
 
 def providing_apart(provider: CredentialProvider) -> CredentialProvider:
-    """Return a provider that blocks no event loop. One that is made for asyncio is returned as it is.
+    """Return a provider that blocks no event loop. A provider with an asyncio form is returned unchanged.
 
-    Before redis-py 5.3 none is: it calls all of them in the thread of the loop.
+    redis-py before 5.3 calls every provider in the thread of the loop.
     """
     inherited = getattr(CredentialProvider, "get_credentials_async", None)
     if inherited is None or type(provider).get_credentials_async is not inherited:

@@ -1,16 +1,16 @@
--- limit_reset: forget what was admitted until now, and serve the queue.
+-- limit_reset: forget the admissions until now, and serve the queue.
 --
 -- KEYS queue waiting tombstones settings windows...
 -- ARGV until_us rates
 -- REPLY reset more
 --
--- until_us is the time at which limit_inspect was asked before, packed as a double: what was admitted later counts. Where
---   the clock was set back since the last admission, all are forgotten.
+-- until_us is the server's time in the reply of an earlier limit_inspect, packed as a double: later admissions count.
+--   Where the clock was set back since the last admission, all admissions are forgotten.
 -- rates is as in limit_acquire, more as in limit_settle.
 --
 -- A pause goes on, and so do rates that are set. An admission that is settled later has no window to change.
 --
--- TWICE and LATE it forgets what was admitted until the same time, and nothing that came since.
+-- TWICE and LATE it forgets admissions until the same time, and no later admission.
 -- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
 
 -- @include clock

@@ -1,16 +1,16 @@
--- permit_adopt: note which client has a lease from now on: it is shown, and hears if the lease is taken away.
+-- permit_adopt: note the client that has a lease from now on. A status shows this client, and a revocation reaches it.
 --
 -- KEYS state tokens
 -- ARGV token owner
 -- REPLY adopted
 -- REPLY lost
 --
--- owner is the control channel and the label of that client, as lib/record.lua has them. The lease keeps its fence,
---   its deadline, its permits and what its record says else. The caller has renewed it before.
+-- owner is the control channel and the label of the client, as in lib/record.lua. The lease keeps the fence, the
+--   deadline, the permits and all other words of the record. The caller has renewed the lease before.
 --
 -- TWICE the same is noted.
--- LATE after another client has adopted the lease, the former one is shown and hears of a revocation, and the new
---   one learns of it at its next renewal. After a release it finds no holder and changes nothing.
+-- LATE after another client has adopted the lease, a status shows the former client and a revocation reaches it; the
+--   new client notices a revocation at the next renewal. After a release the script finds no holder and changes nothing.
 -- MEMORY the first write is a HDEL that removes nothing: it passes at maxmemory, and so does the rest.
 
 -- @include clock

@@ -17,6 +17,9 @@
 
 local state, tokens, token = KEYS[1], KEYS[2], ARGV[1]
 local text, its_end = redis.call('HGET', state, 's'), 0
+if text and #text < HOLDER_AT then
+  error('stored in ' .. text) -- as lib/state.lua says
+end
 local in_state = text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token
 if in_state then
   its_end = (struct.unpack('<d', text))

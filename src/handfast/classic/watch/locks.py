@@ -16,7 +16,7 @@ from handfast.classic.watch.pipelines import require_watch, watching
 __all__ = ["acquire_lock_with_timeout", "release_lock"]
 
 MAX_SECONDS = 9 * 10**15
-"""What every server takes for EXPIRE."""
+"""The longest time that every server accepts for EXPIRE, in seconds."""
 
 
 def acquire_lock_with_timeout(

@@ -1,4 +1,4 @@
-"""Pipelines that watch: those of a cluster do in newer versions of redis-py only."""
+"""Pipelines with WATCH. Cluster pipelines have it in newer versions of redis-py only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handfast.errors import ServerUnsupported
 __all__ = ["require_watch", "watching"]
 
 WATCHES_IN_CLUSTERS = hasattr(redis.cluster, "TransactionStrategy")
-"""Whether redis-py has what it takes."""
+"""Whether redis-py supports WATCH in a cluster."""
 
 
 def require_watch(conn: Any) -> None:

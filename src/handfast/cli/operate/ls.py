@@ -26,7 +26,7 @@ Exit codes:
 @click.argument("pattern", default="*")
 @click.option("--kind", "kinds", type=KINDS, multiple=True, help="List names of this kind only; repeatable.")
 @click.option("--waiting", is_flag=True, help="List only names that are waited for.")
-@click.option("--all", "idle", is_flag=True, help="List idle names, too: those used in the last hour, and when.")
+@click.option("--all", "idle", is_flag=True, help="Also list idle names that were used in the last hour, and when.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List the first N names.")
 @json_option
 @server_options

@@ -33,7 +33,8 @@ def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iter
     yield f"  {_permits(found)}; {status.waiting:,} waiting"
     if status.grants:
         mean = span(status.waited / status.grants)
-        yield f"  {status.grants:,} grant{'s' * (status.grants != 1)}, {mean} mean wait"
+        latest = "" if status.holding or status.granted_ago is None else f"; the latest {_last_used(status)}"
+        yield f"  {status.grants:,} grant{'s' * (status.grants != 1)}, {mean} mean wait{latest}"
     if status.holders:
         yield ""
         holds = [
@@ -118,7 +119,7 @@ def _more(count: int) -> Iterator[str]:
 
 
 def _circles(status: LockStatus) -> Iterator[str]:
-    """Say which waiters wait for what their own thread, task or client holds: the first sign of a program that hangs."""
+    """Name the waiters whose own thread, task or client holds the name: the first sign of a program that hangs."""
     threads = {one.owner for one in status.holders}
     clients = {_client(owner) for owner in threads}
     own = [one.owner in threads for one in status.waiters if _client(one.owner) in clients]

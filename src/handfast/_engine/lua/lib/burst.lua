@@ -13,9 +13,9 @@
 --   ran         the token of the newest call that ran
 --   ran_ticket  its ticket
 --
--- Times are in microseconds. In another layout `due` is the text `layout` and its number, see lib/state.lua. The hash
--- outlives the last call by an hour, so that a call which was away for long finds that newer ones came. Calls that are
--- over are remembered as lib/over.lua says: a `!` stands before those that run.
+-- Times are in microseconds. In another layout `due` is the text `layout N`, see lib/state.lua. The hash outlives the
+-- last call by an hour, so that a call which was away for long finds newer calls. lib/over.lua remembers calls that are
+-- over: a `!` stands before the calls that run.
 
 local first, due, newest, inbox, came, ran, ran_ticket
 

@@ -14,7 +14,7 @@
 -- fingerprint  of the request; empty if it has none
 -- value        of what is done; of the other two the reason
 --
--- In another layout it begins with the text `layout` and its number, and zeros up to 32 bytes: a time long before ours.
+-- In another layout the record begins with the text `layout N` and zeros up to 32 bytes. Read as a time, that is near 0.
 
 local function read_outcome(text)
   local at, fence, its_state, token, fingerprint, start = struct.unpack('<ddBc0Bc0Bc0', text)

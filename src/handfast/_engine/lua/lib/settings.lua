@@ -9,8 +9,8 @@
 --   rates         limit and per_ms of each rate, as doubles: they count, whatever the requests bring
 --   last          the last change: its time in microseconds as a double, then as text: what by why
 --
--- It is there only where something was set; or in another layout, where `paused_until` is the text `layout` and its
--- number, see lib/state.lua.
+-- The hash exists only where something was set. In another layout `paused_until` is the text `layout N`, see
+-- lib/state.lua.
 
 local KEPT_MS = 30 * 86400000 -- how long rates that were set outlive the last call
 local paused_until, set_rates = 0, false

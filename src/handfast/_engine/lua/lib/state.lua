@@ -32,9 +32,9 @@
 --
 -- Of a key of once, the field `pause`, as lib/pause.lua says.
 --
--- This is layout 1, which has no number. In any other layout the field `s` is the text `layout` and its number, which is
--- shorter: then a script changes nothing and raises an error, which clients know by its words. docs/reference/keys.md
--- says what may be added without a new number.
+-- This is layout 1, which has no number. In any other layout the field `s` is the text `layout N`, which is shorter:
+-- then a script raises the error `stored in layout N` before any write, and the client raises UnknownLayout.
+-- docs/reference/keys.md lists the additions that need no new number.
 --
 -- Each waiter and each further holder has its record in a field of its own. The sorted set `tokens` has a score for
 -- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and

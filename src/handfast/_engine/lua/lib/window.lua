@@ -35,8 +35,8 @@ local function save_sum(window)
   end
 end
 
--- Read the windows, and drop what has lapsed; or what was admitted until `until_us`. Returns when `member` was admitted,
--- if one of them has it.
+-- Read the windows, and drop admissions that have lapsed, or all until `until_us`. Returns when `member` was admitted, if
+-- a window has it.
 local function load_windows(member, until_us)
   local MAX_DROPPED = 500 -- of each window; the next call goes on (invariant 13)
   local NUMBERS = 16 -- bytes of a rate: limit and per_ms

@@ -1,0 +1,69 @@
+"""Every script of the engine refuses a name that is stored in another layout, and changes nothing."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from handfast._engine import script
+from handfast._engine.batches import join
+from handfast._engine.calls import MultiRequest, PermitRequest
+from handfast._engine.debounce import DebounceRequest
+from handfast._engine.keys import KeySet
+from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.once import NEVER, OnceRequest
+
+TOKEN = b"0" * 32
+PLACES = {"lock": ("state", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
+PLACES["once"] = PLACES["lock"]
+
+LOCK = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True)
+SEVERAL = MultiRequest([LOCK.place], ttl_ms=30_000, renew=True, max_waiters=9)
+ONCE = OnceRequest(KeySet("hf", "once", "a"), ttl_ms=30_000, keep_ms=1, refresh_ms=NEVER, max_waiters=9, timeout=None)
+LIMITER = LimitRequest(KeySet("hf", "limiter", "a"), [Limit(1, 1)], max_waiters=9, timeout=None)
+DEBOUNCE = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=None)
+
+CALLS = [
+    *(LOCK.acquire(TOKEN), LOCK.try_acquire(TOKEN), LOCK.acquire(TOKEN, 9), LOCK.release(TOKEN)),
+    *(LOCK.release(TOKEN, copies=True), LOCK.confirm(TOKEN), LOCK.renew_for(TOKEN, 1), LOCK.cancel(TOKEN)),
+    *(LOCK.inspect(), LOCK.revoke(9, ""), LOCK.adopt(TOKEN, "c", "l"), LOCK.lower(TOKEN), LOCK.resize(2, "me")),
+    *(SEVERAL.acquire(TOKEN), SEVERAL.release(TOKEN), SEVERAL.renew_for(TOKEN, 1), SEVERAL.cancel(TOKEN)),
+    *(ONCE.acquire(TOKEN), ONCE.ending_as("done", b"").release(TOKEN), ONCE.cancel(TOKEN)),
+    *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),
+    *(LIMITER.reset(1), LIMITER.inspect(), DEBOUNCE.enter(TOKEN, 0.0), DEBOUNCE.cancel(TOKEN)),
+]
+BATCHES = [join([LOCK.acquire(TOKEN)]), join([LOCK.release(TOKEN)])]
+
+
+def asked(server, raw, call):
+    """Make a call for a name in another layout; return the first line of the reply. Nothing may have changed."""
+    kind = call.packed.split(b"{hf:", 1)[1].split(b":", 1)[0].decode()
+    part, field = PLACES[kind]
+    key = f"{{hf:{kind}:a}}:{part}"
+    raw.hset(key, mapping={field: "layout 2", "other": "of a newer version"})
+    raw.pexpire(key, 600_000)
+    there = {key: raw.dump(key) for key in raw.keys("*")}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(server.socket)
+        connection.sendall(call.prefix.eval_source + call.packed + (call.record(b"in out me") if call.waiter else b""))
+        reply = connection.recv(4096)
+    assert {key: raw.dump(key) for key in raw.keys("*")} == there
+    return reply
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda number: f"{number}-{CALLS[number].prefix.name}")
+def test_a_script_refuses_another_layout_before_it_writes(server, raw, number):
+    assert b"stored in layout 2" in asked(server, raw, CALLS[number]).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("call", BATCHES, ids=lambda call: call.prefix.name)
+def test_a_batch_leaves_the_name_to_the_script_for_one(server, raw, call):
+    assert asked(server, raw, call).partition(b"\r\n")[2].strip(b"\r\n\0") in (b"", b"0")
+
+
+def test_all_scripts_of_kinds_with_layouts_are_here():
+    scripts = {path.stem for path in Path(str(script._LUA)).glob("*.lua")}
+    others = {"names_best", "names_rank", "names_unrank", "scores_advance"}  # sorted sets of members have no layouts
+    assert {call.prefix.name for call in (*CALLS, *BATCHES)} == scripts - others
