@@ -16,6 +16,8 @@ SHORT_WAYS = {
     "release alone": ("release", {"token": "a"}, [("a", 2)]),
     "release beside others": ("release", {"token": "b"}, [("a", 2), ("b", 1)]),
     "confirm alone": ("confirm", {"token": "a"}, [("a", 2)]),
+    "adopt alone": ("adopt", {"token": "a", "owner": "control:new me"}, [("a", 2)]),
+    "adopt beside others": ("adopt", {"token": "b", "owner": "control:new me"}, [("a", 2), ("b", 1)]),
 }
 """Calls, and the holders before."""
 
@@ -32,6 +34,7 @@ CALLS = {
     "cancel": ("cancel", {"token": "a"}),
     "renew": ("renew", {"token": "a"}),
     "confirm": ("confirm", {"token": "a"}),
+    "adopt": ("adopt", {"token": "a", "owner": "control:new me"}),
     "lower": ("lower", {"token": "a", "weight": 1}),
     "resize": ("resize", {"limit": 6, "by": "me"}),
     "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),

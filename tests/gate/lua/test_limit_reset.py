@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, unchanged
+from handfast._engine.packing import doubles
+from handfast._engine.script import load
+from tests._support.engine import NOW_US, runs_through, unchanged
 from tests._support.limits import SECOND_US, messages
 
 DONE, MORE = ["reset", 0], ["reset", 1]
@@ -80,3 +82,25 @@ def test_it_works_at_maxmemory(limits, listening, raw, cost):
     assert a.reset(NOW_US) == DONE
     assert (a.queue(), a.used()) == ([], cost)
     assert a.client.pttl(a.windows[0]) > 0
+
+
+def test_cut_off_and_sent_again_it_forgets_the_same_and_each_waiter_is_admitted_once(limits, listening, raw):
+    listening("w1", "w2")
+    a = limits((6, 1000), (9, 5000))
+    source, argv = load("limit_reset").source, [doubles(NOW_US + 1000), a.packed_rates]
+    done, commands = False, 0
+    while not done:
+        raw.flushdb()
+        a.client.now_us = NOW_US
+        a.attempt("old", 6)
+        a.acquire("w1", 2)
+        a.acquire("w2", 3)
+        a.client.now_us += 2000
+        done = runs_through(a.client, source, a.keys, argv, commands)
+        assert a.reset(NOW_US + 1000) == DONE
+        for token, cost in (("w1", 2), ("w2", 3)):
+            assert a.acquire(token, cost, ticket=a.tickets[token])[0] == "admitted"
+        assert ({*a.window(1000)}, {*a.window(5000)}, a.queue()) == ({"w1 2", "w2 3"}, {"w1 2", "w2 3"}, [])
+        assert all(a.client.pttl(key) > 0 for key in a.windows)
+        commands += 1
+    assert commands > 5
