@@ -5,6 +5,7 @@ Checked for each ``lua/<noun>_<verb>.lua``, with its parts in place:
 - ``handfast script check --strict`` finds nothing;
 - every reply is one that the header lists: a tag and doubles in a string, or a tagged array; only ``struct`` packs;
 - a part uses only names that are defined before it, and defines the names that it says it gives;
+- what the header says is packed is unpacked so, and the reply without a server is one of its replies;
 - the header answers three questions: sent TWICE, arriving LATE, out of MEMORY;
 - luacheck finds nothing, where it is installed.
 """
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from handfast._engine.contract import contract_of
 from handfast._engine.script import LuaScript, include_parts, load
 from handfast_lint import check
 
@@ -64,6 +66,16 @@ def faults_of(script: LuaScript, text: str) -> Iterator[str]:
             yield f"[{finding.rule}] {finding.message}, in: {lines[finding.line - 1].strip()}"
     if packed:
         yield from packed_faults(script, packed)
+    for name, packed_argument in contract_of(script.name).packs.items():
+        if name not in script.header.args:
+            yield f"PACK names {name}, which is no argument"
+        if len(packed_argument.names) != len(packed_argument.codes):
+            yield f"PACK gives {name} {len(packed_argument.names)} names for {len(packed_argument.codes)} values"
+        if f"struct.unpack('{packed_argument.format}'" not in script.source:
+            yield f"PACK gives {name} the format {packed_argument.format}, with which nothing is unpacked"
+    alone = contract_of(script.name).alone
+    if alone and len(script.header.replies.get(alone[0], ())) != len(alone) - 1:
+        yield f"ALONE is no reply of the header: {' '.join(alone)}"
     yield from include_faults(text)
 
 

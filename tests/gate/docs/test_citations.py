@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -39,3 +40,10 @@ def test_every_cited_fault_is_listed():
     found = cited(FAULT)
     assert len(found) > 20, "the search finds nothing"
     assert {number: path for number, path in found.items() if str(number) not in listed} == {}
+
+
+def test_every_fault_of_the_record_has_a_test():
+    bugs = json.loads((ROOT / "results/reliability/record.json").read_text())["bugs"]
+    paths = [path for bug in bugs for path in bug["test"].split(", ")]
+    assert paths
+    assert [path for path in paths if not (ROOT / path).is_file()] == []

@@ -329,6 +329,6 @@ def _record(results: Results) -> Iterator[str]:
     if record is None:
         return
     yield "## Track record\n"
-    yield "The bugs that these tests have found in Handfast. Each is fixed, and has a test of its own.\n"
+    yield "The bugs that these tests have found in Handfast. Each is fixed, and has a test of its own. The commit that mends a fault adds its line.\n"
     rows = ((one["found"], one["by"], one["bug"], one["test"]) for one in record["bugs"])
     yield from _table(("found in", "by", "bug", "test"), rows)

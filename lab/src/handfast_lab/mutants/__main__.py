@@ -6,6 +6,7 @@
     python -m handfast_lab.mutants --show NAME         # the change of one mutant
     python -m handfast_lab.mutants --sample 20 --seed 1
     python -m handfast_lab.mutants --json FILE         # also write the figures to a file
+    python -m handfast_lab.mutants --matrix --only limit_  # which files of tests kill each, and what one adds to others
 
 Every mutant must be killed by a test, or justified by its name in ``handfast_lab/mutants/justified.toml``, with the
 reason why no test can or should kill it. The exit status is 1 if a mutant is neither, if a justified mutant was killed,
@@ -49,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.list:
         print("\n".join(f"{'justified ' if mutant.name in reasons else ''}{mutant.name}" for mutant in mutants))
         return 0
+    if args.matrix:
+        print(matrix_table(matrix(mutants, args.workers)))
+        return 0
     started = time.monotonic()
     try:
         verdicts = judge(mutants, args.workers)
@@ -73,6 +77,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=0, metavar="COUNT", help="a random sample of this size")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")
     parser.add_argument("--workers", type=int, default=2, help="number of worker processes (default 2)")
+    parser.add_argument("--matrix", action="store_true", help="ask all files of tests, and count what each one kills")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     return parser.parse_args(arguments)
 
@@ -99,6 +104,25 @@ def judge(mutants: Sequence[Mutant], workers: int) -> list[Verdict]:
 
     with MutationRun(workers, say) as run:
         return run.judge(mutants, done)
+
+
+def matrix(mutants: Sequence[Mutant], workers: int) -> dict[str, list[str]]:
+    """Return for each mutant all files of tests that kill it."""
+    with MutationRun(workers, say) as run:
+        return run.matrix(mutants, lambda name, files: say(f"{name}: {' '.join(map(_stem, files)) or 'survived'}"))
+
+
+def matrix_table(killers: dict[str, list[str]]) -> str:
+    """Return how many mutants each file of tests kills, and how many no other file kills, as a table."""
+    kills = Counter(file for files in killers.values() for file in files)
+    alone = Counter(files[0] for files in killers.values() if len(files) == 1)
+    rows = [f"{_stem(file):40}{count:>8}{alone[file]:>8}" for file, count in kills.most_common()]
+    survived = sum(not files for files in killers.values())
+    return "\n".join([f"{len(killers)} mutants, {survived} survived{'kills':>20}{'alone':>8}", *rows])
+
+
+def _stem(file: str) -> str:
+    return Path(file).stem.removeprefix("test_")
 
 
 def say(text: str) -> None:

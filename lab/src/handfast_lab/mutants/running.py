@@ -96,14 +96,16 @@ ONCE_SCRIPTS = [
     for name in ("once_acquire", "once_clock", "once_machine", "out_of_memory", "cut_off", "time_to_live")
 ]
 
+SESSIONS = ["lua/test_sessions"]
+
 SUITES = {
     "once_": ONCE_SCRIPTS,
     "lib/outcome": ONCE_SCRIPTS,
     "lib/pause": ONCE_SCRIPTS,
     "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
-    "debounce_": ["lua/test_debounce"],
-    "lib/burst": ["lua/test_debounce"],
-    "lib/over": ["lua/test_debounce", *LIMITER_SCRIPTS],
+    "debounce_": SESSIONS,
+    "lib/burst": SESSIONS,
+    "lib/over": [*SESSIONS, *LIMITER_SCRIPTS],
     "lib/window": LIMITER_SCRIPTS,
     "lib/turns": LIMITER_SCRIPTS,
     "lib/settings": LIMITER_SCRIPTS,
@@ -208,6 +210,26 @@ class MutationRun:
             self._control(family, [verdict for verdict in verdicts.values() if verdict.outcome == "killed"])
         return [verdicts[mutant.name] for mutant in mutants]
 
+    def matrix(self, mutants: Sequence[Mutant], done: Callable[[str, list[str]], None]) -> dict[str, list[str]]:
+        """Return for each mutant all files of its tests that kill it; also call ``done`` with each at once."""
+        families: dict[tuple[str, ...], list[Mutant]] = {}
+        for mutant in mutants:
+            families.setdefault(tuple(suites(mutant.script)), []).append(mutant)
+        found: dict[str, list[str]] = {}
+
+        def ask(worker: Worker, mutant: Mutant) -> None:
+            runs = {file: worker.run([file], mutant, self._limits([file])) for file in worker.family}
+            found[mutant.name] = [file for file, run in runs.items() if run.failed or run.hung]
+            done(mutant.name, found[mutant.name])
+
+        for family, members in families.items():
+            self._measure(family)
+            list(self._each(family, ask, members))
+        return found
+
+    def _limits(self, files: Sequence[str]) -> dict[str, float]:
+        return {test: LIMIT + FACTOR * seconds for file in files for test, seconds in self._durations[file].items()}
+
     def _measure(self, family: tuple[str, ...]) -> None:
         """Check that the tests pass with the neutral mutant, and record their durations."""
 
@@ -246,8 +268,8 @@ class MutationRun:
         """Return the outcome, and the test that killed the mutant."""
         with self._lock:
             known = [test for test, _ in self._killers.get(mutant.script, Counter()).most_common(TOP)]
-        usual = [self._durations[file] for file in suites(mutant.script)]
-        limits = {test: LIMIT + FACTOR * seconds for file in usual for test, seconds in file.items()}
+        files = suites(mutant.script)
+        usual, limits = [self._durations[file] for file in files], self._limits(files)
         for tests in (known, *map(list, usual)):
             left = tests
             while left:

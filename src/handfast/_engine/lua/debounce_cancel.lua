@@ -3,6 +3,7 @@
 -- KEYS burst tombstones
 -- ARGV token
 -- REPLY cancelled more
+-- ALONE cancelled 0
 --
 -- more is 0, as of every script that cancels and has nothing left to do.
 --

@@ -2,12 +2,14 @@
 --
 -- KEYS burst tombstones
 -- ARGV token times wants
+-- PACK times <dddd quiet_ms at_most_ms left_us ticket
 -- REPLY waits now_us due_us ticket
 -- REPLY runs
 -- REPLY superseded
+-- ALONE runs
 --
--- times is quiet_ms at_most_ms left_us ticket, packed as doubles; at_most_ms may be infinite. left_us is how long the
---   call still has to wait by its client's clock: at first all of `quiet`, and below zero once its time is over.
+-- at_most_ms may be infinite. left_us is how long the call still has to wait by its client's clock: at first all of
+--   `quiet`, and below zero once its time is over.
 -- ticket is 0 at first, and then that of the first reply `waits`. With it, a call that comes back never takes over
 --   from one that came later. Where the server has lost the burst, the call goes on with the time that is left; but
 --   not an hour after its time, when newer calls may have run and be forgotten.
@@ -35,13 +37,14 @@ local quiet_ms, at_most_ms, left_us, ticket = struct.unpack('<dddd', ARGV[2])
 -- @include over
 -- @include inbox
 
+-- The newest call is forgotten last: until then, a script that was cut off and is sent again comes here once more.
 local function run()
-  if newest == token then
-    remember('!' .. token) -- first: a script that was cut off behind that, and is sent again, goes on
-    forget_newest()
-  end
   redis.call('HSET', burst, 'ran', token, 'ran_ticket', string.format('%.0f', ticket))
   live_for(0)
+  if newest == token then
+    remember('!' .. token)
+    forget_newest()
+  end
   return 'runs '
 end
 

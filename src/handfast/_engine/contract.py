@@ -1,0 +1,62 @@
+"""The contract of an engine's script, beyond the header that users' scripts have as well.
+
+    -- ARGV token request wants
+    -- PACK request <dddd wait_ms patience_us max_waiters ticket
+    -- ALONE admitted now_us 0
+
+PACK
+    The names of what travels in one argument, and the format with which the script unpacks it: codes of Lua's
+    ``struct``, where ``d`` is a double and ``Bc0`` a text behind a byte with its length. A last argument ``wants`` ends
+    with the owner text that the session adds.
+ALONE
+    The reply where there is no server: tag and numbers. ``now_us`` is the time.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from handfast._engine.script import lua_text
+
+__all__ = ["WANTS", "Contract", "Packed", "contract_of"]
+
+WANTS = "wants"
+"""The argument to which the session adds who asks."""
+
+_CODE = re.compile(r"d|Bc0")
+
+
+class Packed(NamedTuple):
+    """One argument that holds several values."""
+
+    format: str
+    names: tuple[str, ...]
+    codes: tuple[str, ...]
+    """How each of them is packed."""
+
+
+class Contract(NamedTuple):
+    """How the arguments of a script are packed, by name, and the words of the reply without a server."""
+
+    packs: dict[str, Packed]
+    alone: tuple[str, ...]
+
+
+@cache
+def contract_of(script: str) -> Contract:
+    """Read the contract of a script in ``lua/``."""
+    packs: dict[str, Packed] = {}
+    alone: tuple[str, ...] = ()
+    for line in lua_text(f"{script}.lua").splitlines():
+        match line.split():
+            case ["--", "PACK", argument, form, *names]:
+                packs[argument] = Packed(form, tuple(names), tuple(_CODE.findall(form)))
+            case ["--", "ALONE", *words]:
+                alone = tuple(words)
+            case ["--", *_]:
+                pass
+            case _:
+                break
+    return Contract(packs, alone)

@@ -1,0 +1,521 @@
+"""Sessions: scripts called step by step, as text with the answers, and laws that hold for every step.
+
+`docs/design/sessions.md` has the grammar and the laws. A `Stage` runs one call from a stored state to the next, by a
+clock that the session sets; so a call can be sent twice, cut off or refused from the same state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from struct import pack, unpack_from
+from typing import Any, NamedTuple
+
+import redis
+
+from handfast._engine.contract import WANTS, contract_of
+from handfast._engine.keys import KeySet
+from handfast._engine.script import load
+
+START_US = 1_700_000_000_123_456
+"""The time of ``@0``."""
+
+ROUNDED_US = 2000
+"""What a TTL, which has whole milliseconds, may differ by."""
+
+ANSWER = "    "
+"""Begins each line of an answer but the first."""
+
+STAGED = """local server, cut, now = redis, tonumber(table.remove(ARGV)), table.remove(ARGV)
+local calls, redis = 0, {error_reply = redis.error_reply, status_reply = redis.status_reply}
+for _, way in ipairs({'call', 'pcall'}) do
+  redis[way] = function(name, ...)
+    if calls == cut then
+      error('cut off')
+    end
+    calls = calls + 1
+    if name == 'TIME' then
+      return {string.sub(now, 1, -7), string.sub(now, -6)}
+    end
+    return server[way](name, ...)
+  end
+end
+local function run()
+%s
+end
+local reply = run()
+return {calls, reply}
+"""
+"""A script with a clock of its own, which fails in place of one of its calls and counts them."""
+
+READ = """local found, read = {}, {hash = 'HGETALL', zset = 'ZRANGE', string = 'GET', list = 'LRANGE', set = 'SMEMBERS'}
+for i, key in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', key).ok
+  local range = kind == 'zset' and {0, -1, 'WITHSCORES'} or kind == 'list' and {0, -1} or {}
+  found[i] = {key, kind, redis.call('PTTL', key), redis.call('DUMP', key), redis.call(read[kind], key, unpack(range))}
+end
+return found
+"""
+
+
+class Stored(NamedTuple):
+    """One key: its value, and until when it lives by the clock of the session."""
+
+    kind: str
+    value: Any
+    ends_us: float
+    dump: bytes
+
+
+class Outcome(NamedTuple):
+    """The result of one call."""
+
+    reply: Any
+    """As the server sent it; the text of an error."""
+    state: dict[bytes, Stored]
+    told: list[tuple[str, bytes]]
+    """Channel and message of all that was published to a subscriber."""
+    commands: int = 0
+    is_refused: bool = False
+
+    @property
+    def values(self) -> dict[bytes, Any]:
+        """All that is stored, without the TTLs."""
+        return {key: one.value for key, one in self.state.items()}
+
+
+class Call(NamedTuple):
+    """A script, its keys and its arguments."""
+
+    source: str
+    keys: tuple[str, ...]
+    args: tuple[Any, ...]
+
+
+class Stage:
+    """Runs calls on a server of its own."""
+
+    def __init__(self, client: redis.Redis, subscriber: Any) -> None:
+        self.subscriber = subscriber
+        self.now_us = START_US
+        self._client = client
+        self._digests: dict[str, str] = {}
+
+    def play(self, state: dict[bytes, Stored], *calls: Call, cut: int = -1, maxmemory: int = 0) -> list[Outcome]:
+        """Run calls one after the other, from that state on; the first one fails in place of its command number ``cut``."""
+        pipe = self._client.pipeline(transaction=not maxmemory)
+        pipe.execute_command("FLUSHALL")
+        for key, one in state.items():
+            ttl = 0 if one.ends_us == inf else max(1, round((one.ends_us - self.now_us) / 1000))
+            pipe.execute_command("RESTORE", key, ttl, one.dump)
+        if maxmemory:
+            pipe.execute_command("CONFIG", "SET", "maxmemory", maxmemory)
+        for number, call in enumerate(calls):
+            args = (*call.args, self.now_us, cut if number == 0 else -1)
+            pipe.execute_command("EVALSHA", self._known(STAGED % call.source), len(call.keys), *call.keys, *args)
+            pipe.execute_command("EVALSHA", self._known(READ), 0)
+        if maxmemory:
+            pipe.execute_command("CONFIG", "SET", "maxmemory", 0)
+        results = pipe.execute(raise_on_error=False)
+        results = results[-2 * len(calls) - bool(maxmemory) :]
+        told, outcomes = self._told(), []
+        for reply, found in zip(results[::2], results[1::2], strict=False):
+            after = {key: self._stored(*rest) for key, *rest in sorted(found)}
+            if isinstance(reply, redis.ResponseError):
+                outcomes.append(Outcome(str(reply), after, told, is_refused=True))
+            else:
+                outcomes.append(Outcome(reply[1], after, told, reply[0]))
+        return outcomes
+
+    def _known(self, source: str) -> str:
+        if source not in self._digests:
+            self._digests[source] = self._client.script_load(source)
+        return self._digests[source]
+
+    def _stored(self, kind: bytes, ttl: int, dump: bytes, value: Any) -> Stored:
+        if kind == b"hash":
+            value = dict(sorted(zip(value[::2], value[1::2], strict=True)))
+        elif kind == b"zset":
+            value = [(member, float(score)) for member, score in zip(value[::2], value[1::2], strict=True)]
+        return Stored(kind.decode(), value, inf if ttl == -1 else self.now_us + ttl * 1000, dump)
+
+    def _told(self) -> list[tuple[str, bytes]]:
+        self.subscriber.ping()
+        told = []
+        while (message := self.subscriber.get_message(timeout=10))["type"] != "pong":
+            if message["type"] in ("message", "smessage"):
+                told.append((message["channel"].decode(), message["data"]))
+        return told
+
+
+class LawBroken(AssertionError):
+    """What a step does is not what every script promises."""
+
+
+class Session:
+    """The steps of one session, played one after the other."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._state: dict[bytes, Stored] = {}
+        self._given: dict[str, str] = {}
+        self._kind = self._prefix = ""
+        self._verbs: dict[str, tuple[str, dict[str, str]]] = {}
+        self._formats: dict[str, str] = {}
+        self._final: tuple[str, ...] = ()
+        self._kept: dict[bytes, Stored] = {}
+        self._lapses: set[bytes] = set()
+        self._calls: dict[str, list[Call]] = {}
+        """The calls so far, by token."""
+        stage.now_us = START_US
+
+    def play(self, line: str) -> Iterator[str]:
+        """Play a line. Yield it, with the answers behind it."""
+        words = shlex.split(line)
+        step = getattr(self, f"_on_{words[0].lstrip('!')}", None) if words else None
+        if not words or line.startswith("#"):
+            yield line.rstrip()
+        elif re.fullmatch(r"[+-][\d_]+", words[0]):
+            self._on_time(int(words[0].replace("_", "")))
+            yield line.rstrip()
+        elif step is not None:
+            step(*words[1:])
+            yield line.rstrip()
+        else:
+            yield from self._call(line.partition(" ->")[0].rstrip())
+
+    # --- what is there before
+
+    def _on_object(self, kind: str, prefix: str = "") -> None:
+        self._kind, self._prefix = kind, prefix or kind
+
+    def _on_given(self, *values: str) -> None:
+        self._given |= dict(value.split("=", 1) for value in values)
+
+    def _on_verb(self, verb: str, _: str, script: str, *values: str) -> None:
+        self._verbs[verb] = script, dict(value.split("=", 1) for value in values)
+
+    def _on_final(self, *verbs: str) -> None:
+        self._final = verbs
+
+    def _on_lapses(self, *parts: str) -> None:
+        self._lapses = {self._key(part).encode() for part in parts}
+
+    def _on_packed(self, *formats: str) -> None:
+        self._formats |= dict(one.split("=", 1) for one in formats)
+
+    def _on_listens(self, *channels: str) -> None:
+        self._listen(channels, is_there=True)
+
+    def _on_leaves(self, *channels: str) -> None:
+        self._listen(channels, is_there=False)
+
+    def _listen(self, channels: tuple[str, ...], *, is_there: bool) -> None:
+        subscriber = self._stage.subscriber
+        for channel in channels:
+            way = "s" * ("{" in channel)
+            getattr(subscriber, way + ("subscribe" if is_there else "unsubscribe"))(channel)
+        for _ in channels:
+            assert subscriber.get_message(timeout=10)["type"].endswith("subscribe")
+
+    def _on_lose(self, *parts: str) -> None:
+        """Forget these keys, or all."""
+        gone = [self._key(part).encode() for part in parts]
+        self._state = {key: one for key, one in self._state.items() if parts and key not in gone}
+
+    def _on_store(self, part: str, *fields: str) -> None:
+        """Have fields of a hash, as another program may write them."""
+        pairs = [item for one in fields for item in one.split("=", 1)]
+        store = Call("return redis.call('HSET', KEYS[1], unpack(ARGV))", (self._key(part),), tuple(map(_read, pairs)))
+        (outcome,) = self._stage.play(self._state, store)
+        self._state = outcome.state
+
+    def _on_keep(self) -> None:
+        """Take a copy of all that is stored."""
+        self._kept = self._state
+
+    def _on_back(self) -> None:
+        """Have the copy again, as a server that was restored."""
+        self._state = self._kept
+
+    def _on_time(self, us: int) -> None:
+        self._stage.now_us += us
+        self._state = {key: one for key, one in self._state.items() if one.ends_us > self._stage.now_us}
+
+    # --- a call
+
+    def _call(self, step: str) -> Iterator[str]:
+        verb, *words = shlex.split(step)
+        waived = {word[1:] for word in words if word.startswith("!")}
+        token, call, fields = self._packed(verb, [word for word in words if not word.startswith("!")])
+        (outcome,) = self._stage.play(self._state, call)
+        with _naming(step):
+            notes = [f"{outcome.commands} commands", *self._laws(call, outcome, waived)]
+        if outcome.is_refused:
+            yield f"{step} -> {_error(outcome.reply)}"
+        else:
+            yield f"{step} -> {self._reply(outcome.reply, fields)}  [{'; '.join(notes)}]"
+        for key in sorted({*self._state, *outcome.state}):
+            if (one := outcome.state.get(key)) is None:
+                yield f"{ANSWER}{_part(key)} is gone"
+            elif not _is_same(one, self._state.get(key)):
+                yield f"{ANSWER}{_part(key)} {self._ttl(one)}: {self._value(_part(key), one)}"
+        for channel, message in outcome.told:
+            yield f"{ANSWER}tells {self._message(message)} on {channel}"
+        self._state = outcome.state
+        if verb in self._final:
+            with _naming(step):
+                self._is_final(token, outcome)
+        self._calls.setdefault(token, []).append(call)
+
+    def _packed(self, verb: str, words: list[str]) -> tuple[str, Call, dict[str, tuple[str, ...]]]:
+        """Return the token, the call, and the fields of each reply, from a verb and its words."""
+        name, given = self._verbs.get(verb, (verb, {}))
+        script = _script(f"{self._prefix}_{name}", name)
+        header, contract = script.header, contract_of(script.name)
+        plain = [word for word in words if not re.match(r"\w+=", word)]
+        given = self._given | given | dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
+        token = plain.pop(0) if "token" in header.args else ""
+
+        def value(name: str, code: str = "") -> Any:
+            text = token if name == "token" else given[name].replace("{token}", token)
+            return _read(text, code)
+
+        def argument(name: str) -> Any:
+            found = contract.packs.get(name)
+            head = b"" if found is None else _pack(found.codes, [value(*one) for one in zip(found.names, found.codes)])  # noqa: B905
+            return head + value("owner") if name == WANTS else head if found is not None else value(name)
+
+        args = [argument(name) for name in header.args[: len(header.args) - header.more_args]]
+        keys = [self._key(part) for part in header.keys[: len(header.keys) - header.more_keys]]
+        if header.more_keys:
+            keys += [self._key(part) for part in given[header.keys[-1]].split(",")]
+        if header.more_args:
+            args += [_read(word) for word in plain]
+        return token, Call(script.source, tuple(keys), tuple(args)), header.replies
+
+    def _key(self, part: str) -> str:
+        return KeySet("hf", self._kind, "a").key(part)
+
+    # --- what every step has to keep
+
+    def _laws(self, call: Call, outcome: Outcome, waived: set[str]) -> Iterator[str]:
+        """Check the promises of all headers. Yield what is worth a note."""
+        if outcome.is_refused:
+            assert outcome.values == _values(self._state), "it is refused, and has changed something"
+            return
+        _all_end(outcome.state)
+        own = {key.encode() for key in call.keys}
+        changed = {key for key, value in outcome.values.items() if value != _values(self._state).get(key)}
+        assert changed <= own, f"it touches other keys: {changed - own}"
+        if "twice" not in waived:
+            (again,) = self._stage.play(outcome.state, call)
+            _is_alike(again, outcome, "the second time")
+        cut = 0
+        while cut < outcome.commands and "cut" not in waived:
+            prefix, again = self._stage.play(self._state, call, call, cut=cut)
+            assert "cut off" in prefix.reply, f"command {cut} is not reached"
+            _is_alike(self._swept(again), self._swept(outcome), f"cut off before its command {cut}, and sent again")
+            cut += 1
+        (starved,) = self._stage.play(self._state, call, maxmemory=1)
+        if starved.is_refused:
+            assert "maxmemory" in starved.reply, starved.reply
+            assert starved.values == _values(self._state), "at maxmemory it is refused, and has changed something"
+            yield "refused at maxmemory"
+        else:
+            _is_alike(starved, outcome, "at maxmemory")
+        yield from sorted(f"!{law} waived" for law in waived - {"twice", "cut"})
+
+    def _swept(self, outcome: Outcome) -> Outcome:
+        """Leave out what has lapsed and the next call drops."""
+        state = {
+            key: one._replace(value=[item for item in one.value if item[1] > self._stage.now_us])
+            if key in self._lapses
+            else one
+            for key, one in outcome.state.items()
+        }
+        return outcome._replace(state=state)
+
+    def _is_final(self, token: str, outcome: Outcome) -> None:
+        """Check that copies of earlier calls of a token change nothing, now that it has come to its end."""
+        for copy in self._calls.get(token, []):
+            (late,) = self._stage.play(outcome.state, copy)
+            assert late.values == outcome.values, f"a copy that arrives late changes something: {late.reply}"
+            assert late.told == [], "a copy that arrives late tells someone"
+
+    # --- answers as text
+
+    def _reply(self, reply: Any, fields: dict[str, tuple[str, ...]]) -> str:
+        if isinstance(reply, int):
+            return self._number(reply)
+        if isinstance(reply, list):
+            tag, *values = reply
+        else:
+            tag, _, packed = reply.partition(b" ")
+            values = _doubles(packed)
+        names = fields[tag.decode()]
+        return " ".join(
+            [tag.decode(), *(f"{name}={self._shown(value)}" for name, value in zip(names, values, strict=True))]
+        )
+
+    def _ttl(self, one: Stored) -> str:
+        left = (one.ends_us - self._stage.now_us) / 1e6
+        return "without end" if left == inf else f"{left:.0f} s"
+
+    def _value(self, part: str, one: Stored) -> str:
+        if one.kind == "hash":
+            fields = ((name, self._field(part, name.decode(), value)) for name, value in one.value.items())
+            return " ".join(f"{self._shown(name)}={value}" for name, value in fields)
+        if one.kind == "zset":
+            return " ".join(f"{self._shown(member)}={self._number(score)}" for member, score in one.value)
+        return self._field(part, "", one.value)
+
+    def _field(self, part: str, name: str, value: bytes) -> str:
+        form = self._formats.get(f"{part}.{name}") or self._formats.get(part)
+        return self._shown(value) if form is None else self._unpacked(form, value)
+
+    def _unpacked(self, form: str, value: bytes) -> str:
+        """Return a text that begins with packed values."""
+        found: list[str] = []
+        for code in re.findall(r"d\*|d|Bc0\*|Bc0", form):
+            if code == "d*":
+                found += map(self._number, _doubles(value))
+                value = b""
+            elif code == "d":
+                found.append(self._number(unpack_from("<d", value)[0]))
+                value = value[8:]
+            else:
+                size, text, value = value[0], value[1 : value[0] + 1], value[value[0] + 1 :]
+                is_packed = code == "Bc0*"
+                found.append(
+                    "(" + " ".join(map(self._number, _doubles(text))) + ")" if is_packed else self._shown(text)
+                )
+                assert len(text) == size
+        return "<" + " ".join(found) + ">" + (self._shown(value) if value else "")
+
+    def _message(self, message: bytes) -> str:
+        kind, token, rest = message.split(b" ", 2)
+        shown = " ".join(map(self._number, _doubles(rest))) if kind == b"granted" else self._shown(rest)
+        return f"{token.decode()} {kind.decode()} {shown}"
+
+    def _shown(self, value: Any) -> str:
+        if isinstance(value, list):
+            return "(" + " ".join(map(self._shown, value)) + ")"
+        if isinstance(value, int | float):
+            return self._number(value)
+        text = value.decode("utf-8", "backslashreplace")
+        if re.fullmatch(r"\d{16}", text):
+            return self._number(int(text))
+        return text if re.fullmatch(r"[\w:.!/@=-]+", text) else '"' + text.replace('"', '\\"') + '"'
+
+    def _number(self, value: float) -> str:
+        if value in (inf, -inf):
+            return str(value)
+        if abs(value) >= 10**15:
+            return f"@{value - START_US:.0f}"
+        return f"{value:.0f}" if value == int(value) else repr(value)
+
+
+@contextlib.contextmanager
+def _naming(step: str) -> Iterator[None]:
+    try:
+        yield
+    except AssertionError as error:
+        raise LawBroken(f"{step}: {error}") from None
+
+
+def _error(text: str) -> str:
+    """Return what a script says that fails, without its place."""
+    return "error: " + re.sub(r"^(?:ERR )?(?:user_script:\d+: )?(.*?) script: .*$", r"\1", text)
+
+
+def _script(*names: str) -> Any:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            script = load(name)
+            script.header  # noqa: B018 -- reads the file
+            return script
+    raise KeyError(f"no script is called {' or '.join(names)}")
+
+
+def _values(state: dict[bytes, Stored]) -> dict[bytes, Any]:
+    return {key: one.value for key, one in state.items()}
+
+
+def _is_same(one: Stored, other: Stored | None) -> bool:
+    """Return whether a value and its TTL are those of before, but for rounding."""
+    return other is not None and one.value == other.value and abs(one.ends_us - other.ends_us) <= ROUNDED_US
+
+
+def _all_end(state: dict[bytes, Stored]) -> None:
+    stays = [key.decode() for key, one in state.items() if one.ends_us == inf]
+    assert not stays, f"keys without a TTL: {stays}"
+
+
+def _is_alike(again: Outcome, outcome: Outcome, when: str) -> None:
+    """Check that a call came to the same once more, and told no one anything else."""
+    assert again.reply == outcome.reply, f"{when} its reply is another one: {again.reply}"
+    assert again.values == outcome.values, f"{when} it leaves something else: {again.values}"
+    _all_end(again.state)
+    short = [key for key, one in again.state.items() if one.ends_us < outcome.state[key].ends_us - ROUNDED_US]
+    assert not short, f"{when} these keys end earlier: {short}"
+    assert {*again.told} <= {*outcome.told}, f"{when} it tells something else: {again.told}"
+
+
+def _part(key: bytes) -> str:
+    return key.decode().partition("}:")[2]
+
+
+def _doubles(packed: bytes) -> list[float]:
+    return [unpack_from("<d", packed, start)[0] for start in range(0, len(packed), 8)]
+
+
+def _read(text: str, code: str = "") -> Any:
+    """Return the value that a text stands for, as an argument or to be packed."""
+    if text.startswith("<") and text.endswith(">"):
+        return b"".join(pack("<d", _read(word, "d")) for word in text[1:-1].split())
+    if re.fullmatch(r"@-?[\d_]+", text):
+        text = str(START_US + int(text[1:].replace("_", "")))
+    elif re.fullmatch(r"-?\d[\d_]*", text):
+        text = text.replace("_", "")
+    return float(text) if code == "d" else text.encode()
+
+
+def _pack(codes: tuple[str, ...], values: list[Any]) -> bytes:
+    return b"".join(
+        pack("<d", value) if code == "d" else bytes([len(value)]) + value
+        for code, value in zip(codes, values, strict=True)
+    )
+
+
+class SessionFile:
+    """A file of sessions: what holds for all of them, and the lines of each with their answers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.preface: list[str] = []
+        self.sessions: dict[str, list[str]] = {}
+        lines = self.preface
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("# "):
+                lines = self.sessions.setdefault(line, [line])
+                assert len(lines) == 1, f"two sessions begin with {line!r}"
+            else:
+                lines.append(line)
+
+    def play(self, name: str, stage: Stage) -> list[str]:
+        """Play one session from an empty server on. Return its lines with their answers."""
+        session = Session(stage)
+        steps = [line for line in (*self.preface, *self.sessions[name]) if not line.startswith(ANSWER)]
+        lines = [text for step in steps for text in session.play(step)]
+        return lines[len([line for line in self.preface if not line.startswith(ANSWER)]) :]
+
+    def rewrite(self, name: str, lines: list[str]) -> None:
+        """Write the lines of a session into the file."""
+        self.sessions[name] = lines
+        whole = [*self.preface, *(line for one in self.sessions.values() for line in one)]
+        self.path.write_text("\n".join(whole) + "\n", encoding="utf-8")

@@ -1,0 +1,39 @@
+"""The sessions of each object's scripts answer as their files say, and keep the laws at every step.
+
+``HANDFAST_REWRITE=1`` writes the answers into the files; `docs/design/sessions.md` says how to read them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests._support.sessions import SessionFile, Stage
+
+FILES = [SessionFile(path) for path in sorted((Path(__file__).parent / "sessions").glob("*.txt"))]
+
+
+@pytest.fixture
+def stage(server, raw):
+    client = redis.Redis.from_url(server.url)
+    subscriber = client.pubsub()
+    subscriber.subscribe("-")
+    subscriber.get_message(timeout=10)
+    yield Stage(client, subscriber)
+    raw.flushall()
+    subscriber.close()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [pytest.param(file, name, id=f"{file.path.stem}: {name[2:]}") for file in FILES for name in file.sessions],
+)
+def test_session(file, name, stage):
+    answered = file.play(name, stage)
+    if os.environ.get("HANDFAST_REWRITE"):
+        file.rewrite(name, answered)
+    assert answered == file.sessions[name]
