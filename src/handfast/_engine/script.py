@@ -25,6 +25,7 @@ __all__ = [
     "include_parts",
     "load",
     "lua_text",
+    "lua_texts",
     "pack",
     "with_numbers",
 ]
@@ -141,7 +142,20 @@ def _body_of_part(name: str) -> str:
     return lua_text(f"lib/{name}.lua").partition("\n\n")[2]
 
 
-@cache
 def lua_text(path: str) -> str:
-    """Read a file of ``lua/``, once: most scripts include the same parts."""
-    return (_LUA / path).read_text(encoding="utf-8")
+    """Return the text of a file of ``lua/``."""
+    return lua_texts()[path]
+
+
+@cache
+def lua_texts() -> dict[str, str]:
+    """Read all files of ``lua/``, where the first one is needed.
+
+    So a release needs no file, whatever has become of the file descriptors or the root folder since the acquire.
+    """
+    return {
+        folder + file.name: file.read_text(encoding="utf-8")
+        for folder, files_of in (("", _LUA), ("lib/", _LUA / "lib"))
+        for file in files_of.iterdir()
+        if file.name.endswith(".lua")
+    }

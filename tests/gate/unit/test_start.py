@@ -41,6 +41,37 @@ def test_the_package_alone_imports_neither_api_nor_redis_py():
     assert "redis" not in done.stdout.split()
 
 
+WITHOUT_FILES = """
+import os, resource
+from handfast import Handfast
+
+with Handfast({url!r}) as hf:
+    made = [hf.lock("a"), hf.semaphore("b", 2), hf.rwlock("c").read(), hf.lock_all(["d", "e"]), hf.rlock("f")]
+    leases, run = [one.acquire() for one in made], hf.once("g").acquire()
+    admission = hf.limiter("h", "1/s").acquire()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    taken = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    for lease in leases:
+        lease.extend(5.0)
+        lease.release()
+    with run:
+        run.finish(1)
+    admission.settle(cost=0)
+    print("released", bool(taken))
+"""
+
+
+def test_what_is_held_is_given_back_by_a_process_that_can_open_no_file_any_more(server):
+    command = [sys.executable, "-c", WITHOUT_FILES.format(url=server.url)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "released True\n", done.stderr
+
+
 @pytest.mark.parametrize(("client", "api", "other"), [("Handfast", "sync", "aio"), ("AsyncHandfast", "aio", "sync")])
 def test_a_client_imports_its_own_api_only(client, api, other):
     found = imported(f"from handfast import {client}")

@@ -136,9 +136,9 @@ class ForkingLoop:
 
 def shipped() -> dict[str, str]:
     """Return the sources of all scripts as they are sent to a server."""
-    from handfast._engine.script import load, lua_text
+    from handfast._engine.script import load, lua_texts
 
-    lua_text.cache_clear()
+    lua_texts.cache_clear()
     engine = {name: load.__wrapped__(name).source for name in scripts() if "/" not in name}
     return engine | {
         name: path.read_text(encoding="utf-8-sig")
