@@ -143,8 +143,11 @@ def _body_of_part(name: str) -> str:
 
 
 def lua_text(path: str) -> str:
-    """Return the text of a file of ``lua/``."""
-    return lua_texts()[path]
+    """Return the text of a file of ``lua/``. Raises FileNotFoundError."""
+    try:
+        return lua_texts()[path]
+    except KeyError:
+        raise FileNotFoundError(f"handfast has no file {path}") from None
 
 
 @cache
