@@ -56,7 +56,7 @@ RULES: list[tuple[str, str]] = [
     (r"\bawait ", ""),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
-    (r"\bAwaitable\[R\]", "R"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\bCoroutine\[Any, Any, (\w+(?: \| None)?)\]", r"\1"),
 ]
 

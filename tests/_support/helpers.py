@@ -8,6 +8,8 @@ import inspect
 import os
 import time
 
+from handfast._engine.effects import Call
+
 THOROUGH = os.environ.get("HANDFAST_TESTS") == "thorough"
 """Whether tests take more values and examples than in the gate, and new random ones in each run. ``tools/deep.py`` asks
 for it."""
@@ -93,8 +95,8 @@ def wall_clock():
     return (wall - after) / 1e9, (wall - before) / 1e9
 
 
-def performed(steps, *script):
-    """Run a protocol: each item of the script is what its driver sends back, or raises.
+def performed(steps, *script, attempt=None):
+    """Run a protocol: each item of the script is what its driver sends back, or raises, and tells the attempt.
 
     Return its effects and its result.
     """
@@ -105,6 +107,8 @@ def performed(steps, *script):
             effects.append(effect)
             assert items, f"the script answers {len(script)} effects, and there is another one: {effect}"
             item = items.pop(0)
+            if attempt is not None and isinstance(effect, Call):
+                attempt.answered(effect, item)
             effect = steps.throw(item) if isinstance(item, BaseException) else steps.send(item)
     except StopIteration as end:
         assert not items, f"the protocol has ended, and nothing asked for {items}"

@@ -75,7 +75,7 @@ class LimitScripts(Scripts):
 
     def pause(self, ms):
         """Pause for so long, or end that with 0."""
-        args = {"pause_ms": doubles(ms), "by": "me", "rates": self.packed_rates}
+        args = {"pause": doubles(ms), "by": "me", "rates": self.packed_rates}
         return self.call(self.load("limit_pause"), self.keys, args)
 
     def resize(self, *, is_set=True):
@@ -85,7 +85,7 @@ class LimitScripts(Scripts):
 
     def reset(self, until_us):
         """Forget admissions until then."""
-        args = {"until_us": doubles(until_us), "rates": self.packed_rates}
+        args = {"until": doubles(until_us), "rates": self.packed_rates}
         return self.call(self.load("limit_reset"), self.keys, args)
 
     def inspect(self):

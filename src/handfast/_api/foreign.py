@@ -114,7 +114,10 @@ def unknown_options(method: Any, args: tuple[object, ...], options: Mapping[str,
     """Return the error for unknown arguments of a method, with the right call."""
     from difflib import get_close_matches
 
-    name, known = method.__name__, [*getattr(method, "__wrapped__", method).__kwdefaults__]
+    from handfast._signatures import signature_of
+
+    parameters = signature_of(method).parameters.values()
+    name, known = method.__name__, [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
     if not options:
         shown = ", ".join(map(repr, args))
         example = f"write {name}({known[0]}=…)" if args[0] is not False else "use try_acquire(), which does not wait"

@@ -22,9 +22,11 @@ from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.driver import A
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import Request
+from handfast._engine.contract import contract_of
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.packing import doubles
+from handfast._engine.script import lua_texts
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
 from handfast._protocol.lease import LeaseState, downgrade, release, renew
@@ -50,35 +52,28 @@ def _last_argument(call: Call) -> bytes:
 
 _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "permit_renew": lambda call: b"renewed " + doubles(int(_last_argument(call)) * 1000),
-    "permit_release": lambda _: b"released " + doubles(0),
-    "permit_cancel": lambda _: b"cancelled " + doubles(0),
-    "permit_lower": lambda _: b"lowered " + doubles(0),
-    "permit_resize": lambda _: b"resized " + doubles(0),
-    "permit_revoke": lambda _: b"revoked " + doubles(0, 0, 0),
     "permit_inspect": lambda _: [b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []],
-    "once_record": lambda _: b"recorded " + doubles(0),
-    "once_cancel": lambda _: b"cancelled " + doubles(0),
-    "debounce_enter": lambda _: b"runs " + doubles(0),
-    "limit_acquire": lambda _: b"admitted " + doubles(_now_us(), 0),
-    "limit_settle": lambda _: b"settled " + doubles(0),
-    "limit_pause": lambda _: b"paused " + doubles(0),
-    "limit_resize": lambda _: b"resized " + doubles(0),
-    "limit_reset": lambda _: b"reset " + doubles(0),
     "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_last_argument(call)) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,
 }
-"""What is answered to a script or a command; a grant needs to know the request as well."""
+"""Replies that depend on the call. All others stand in the headers of the scripts, as ALONE; a grant needs to know the
+request as well."""
 
 
 def _answer(call: Call) -> Answer:
-    try:
-        reply = _REPLIES[call.prefix.name](call)
-    except KeyError:
+    name = call.prefix.name
+    alone = contract_of(name).alone if f"{name}.lua" in lua_texts() else ()
+    if name in _REPLIES:
+        reply = _REPLIES[name](call)
+    elif alone:
+        tag, *numbers = alone
+        reply = f"{tag} ".encode() + doubles(*(_now_us() if word == "now_us" else int(word) for word in numbers))
+    else:
         raise ServerUnsupported(
             f"{call.prefix.name!r} needs a server, and there is none behind {NULL!r}; in tests, use "
             "handfast.testing.ServerController or .embedded()"
-        ) from None
+        )
     replicas = 0 if call.acknowledgement is None else call.acknowledgement.replicas
     return Answer(monotonic(), reply, replicas=replicas)
 

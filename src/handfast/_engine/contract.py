@@ -14,7 +14,6 @@ ALONE
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import NamedTuple
 
@@ -24,8 +23,6 @@ __all__ = ["WANTS", "Contract", "Packed", "contract_of"]
 
 WANTS = "wants"
 """The argument to which the session adds who asks."""
-
-_CODE = re.compile(r"d|Bc0")
 
 
 class Packed(NamedTuple):
@@ -44,6 +41,11 @@ class Contract(NamedTuple):
     alone: tuple[str, ...]
 
 
+def _codes(form: str) -> list[str]:
+    codes = form.removeprefix("<").replace("Bc0", "B")
+    return ["Bc0" if code == "B" else code for code in codes]
+
+
 @cache
 def contract_of(script: str) -> Contract:
     """Read the contract of a script in ``lua/``."""
@@ -52,7 +54,7 @@ def contract_of(script: str) -> Contract:
     for line in lua_text(f"{script}.lua").splitlines():
         match line.split():
             case ["--", "PACK", argument, form, *names]:
-                packs[argument] = Packed(form, tuple(names), tuple(_CODE.findall(form)))
+                packs[argument] = Packed(form, tuple(names), tuple(_codes(form)))
             case ["--", "ALONE", *words]:
                 alone = tuple(words)
             case ["--", *_]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-__all__ = ["doubles", "read_reply"]
+__all__ = ["double", "doubles", "read_reply"]
+
+double = Struct("<d").pack
+"""Pack one number."""
 
 _FORMATS = [Struct(f"<{count}d") for count in range(9)]
 

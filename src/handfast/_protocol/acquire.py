@@ -156,6 +156,19 @@ class BaseAttempt:
         """Note that the server replied with an error and ran nothing: what was there before still is."""
         self.may_be_there = self.may_be_there and (self.copies or self.position is not None)
 
+    def answered(self, call: Call, answer: Answer | ServerRefused) -> None:
+        """Note what the answer to a call says of copies of the request, or that the server ran nothing of it.
+
+        The driver tells an attempt, so that no protocol has to. Only what asks for something has a ``waiter``.
+        """
+        if not call.waiter:
+            return
+        if isinstance(answer, ServerRefused):
+            if answer.changed_nothing:
+                self.refused()
+        elif answer.again:
+            self.copies = True
+
 
 class Attempt(BaseAttempt):
     """One attempt to acquire permits."""
@@ -179,15 +192,8 @@ def acquire(
     watch: Watch | None = None
     attempt.may_be_there = True
     while True:
-        try:
-            answer: Answer = yield request.acquire(token, ticket, caller=attempt.caller)
-        except ServerRefused as error:
-            if error.changed_nothing:
-                attempt.refused()
-            raise
-        sent_at, reply, again, _ = answer
-        if again:
-            attempt.copies = True
+        answer: Answer = yield request.acquire(token, ticket, caller=attempt.caller)
+        sent_at, reply, _, _ = answer
         fields = read_reply(reply, request.grant_ms)
         tag = fields[0]
         if tag == b"granted":
@@ -248,16 +254,9 @@ def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
 def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     """Acquire if that needs no waiting, else return None. The attempt may need an undo even then."""
     attempt.may_be_there = True
-    try:
-        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
-    except ServerRefused as error:
-        if error.changed_nothing:
-            attempt.refused()
-        raise
-    sent_at, _, again, _ = answer
-    if again:
-        attempt.copies = True
-    tag, *numbers = read_reply(answer.reply, attempt.request.grant_ms)
+    answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
+    sent_at, reply, _, _ = answer
+    tag, *numbers = read_reply(reply, attempt.request.grant_ms)
     if tag == b"granted":
         fence, lease_us = numbers
         if attempt.request.acknowledgement is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_action, read_record
+from handfast._protocol.asking import change
 
 if TYPE_CHECKING:
     from handfast.records import LockStatus, OperatorAction
@@ -107,10 +108,7 @@ def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int
 
 def resize(request: PermitRequest, limit: int, by: str) -> Steps[None]:
     """Set the limit, and grant the waiters that fit now."""
-    more = 1
-    while more:
-        answer: Answer = yield request.resize(limit, by)
-        more = answer.fields[1]
+    yield from change(lambda: request.resize(limit, by))
 
 
 def _rows(flat: list[Any]) -> list[tuple[str, int, Record]]:

@@ -11,46 +11,29 @@ call.
 
 from __future__ import annotations
 
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Answer, Park, Steps, Waking
-from handfast._protocol.acquire import MAX_POLL_S, BaseAttempt
-from handfast.errors import ServerRefused
+from handfast._protocol.acquire import MAX_POLL_S
+from handfast._protocol.asking import ObjectAttempt
 
-__all__ = ["DebounceAttempt", "wait"]
+__all__ = ["wait"]
 
 EARLY_S = 0.0005
 """How long after its time a call asks, in seconds: one that comes too early asks twice."""
 
 
-class DebounceAttempt(BaseAttempt):
-    """One call of a debounced name."""
-
-    __slots__ = ()
-
-    request: DebounceRequest
-
-
-def wait(attempt: DebounceAttempt) -> Steps[bool]:
+def wait(attempt: ObjectAttempt) -> Steps[bool]:
     """Wait until this call is to run, or is superseded by a later one. Return whether it is to run."""
-    request, token = attempt.request, attempt.token
     attempt.may_be_there = True
-    left_s, ticket = request.quiet_ms / 1000, 0
+    left_s, ticket = attempt.request.fixed["quiet_ms"] / 1000, 0
     while True:
-        try:
-            answer: Answer = yield request.enter(token, left_s, ticket)
-        except ServerRefused as error:
-            if error.changed_nothing:
-                attempt.refused()
-            raise
-        if answer.again:
-            attempt.copies = True
+        answer: Answer = yield attempt.request.call("enter", attempt.token, left_us=round(left_s * 1e6), ticket=ticket)
         tag, *numbers = answer.fields
         if tag != b"waits":
             return bool(tag == b"runs")
         attempt.position = 0
         now_us, due_us, ticket = numbers
         due_at = answer.sent_at + (due_us - now_us) / 1e6
-        waking: Waking = yield Park(token, min(due_at + EARLY_S, answer.sent_at + MAX_POLL_S))
+        waking: Waking = yield Park(attempt.token, min(due_at + EARLY_S, answer.sent_at + MAX_POLL_S))
         if waking.grant is not None:
             return False
         left_s = due_at - waking.woke_at

@@ -25,11 +25,11 @@ from handfast._protocol.acquire import (
     MAX_POLL_S,
     POLL_STAGGER_S,
     UNHEARD_POLL_S,
-    BaseAttempt,
     cancel,
 )
 from handfast._protocol.admin import last_action
-from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
+from handfast._protocol.asking import ObjectAttempt, change
+from handfast.errors import HandfastError, LimitExceeded, QueueFull
 
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
@@ -56,7 +56,7 @@ class Decision(NamedTuple):
     """Whether it is admitted only because its limiter does not enforce the rates."""
 
 
-class LimitAttempt(BaseAttempt):
+class LimitAttempt(ObjectAttempt):
     """One attempt to be admitted."""
 
     __slots__ = ()
@@ -73,15 +73,8 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
     name = attempt.request.name
     attempt.may_be_there = True
     while True:
-        try:
-            answer: Answer = yield attempt.request.acquire(token, until - now, ticket)
-        except ServerRefused as error:
-            if error.changed_nothing:
-                attempt.refused()
-            raise
-        sent_at, _, again, _ = answer
-        if again:
-            attempt.copies = True
+        answer: Answer = yield attempt.request.acquire(token, until - now, ticket)
+        sent_at = answer.sent_at
         decision = _decision(attempt, answer)
         if decision is not None:
             return decision
@@ -130,43 +123,31 @@ def _take_rates(attempt: LimitAttempt, packed: bytes) -> None:
 
 def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
     """Let an admission count for another cost; 0 takes it back."""
-    more = 1
-    while more:
-        answer: Answer = yield attempt.request.settle(attempt.token, cost, copies=attempt.copies)
-        more = answer.fields[1]
+    yield from change(lambda: attempt.request.settle(attempt.token, cost, copies=attempt.copies))
 
 
 def pause(request: LimitRequest, pause_ms: int, by: str) -> Steps[None]:
     """Have no one admitted for so long; 0 ends a pause, and serves the queue."""
-    more = 1
-    while more:
-        answer: Answer = yield request.pause(pause_ms, by)
-        more = answer.fields[1]
+    yield from change(lambda: request.pause(pause_ms, by))
 
 
 def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
     """Set the rates of a request for all; or have each bring its own, if they are its own. Serve the queue."""
-    more = 1
-    while more:
-        answer: Answer = yield request.resize(by, why)
-        more = answer.fields[1]
+    yield from change(lambda: request.resize(by, why))
 
 
 def reset(request: LimitRequest) -> Steps[None]:
     """Forget the admissions until now under the rates that count, and serve the queue."""
     request, answer = yield from _inspect(request)
-    until_us, more = answer.fields[1], 1
-    while more:
-        answer = yield request.reset(until_us)
-        more = answer.fields[1]
+    yield from change(lambda: request.call("reset", until_us=answer.fields[1]))
 
 
 def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
     """Read the state of a limiter. Return it, and the request under the rates that count."""
-    answer: Answer = yield request.inspect()
+    answer: Answer = yield request.call("inspect")
     while answer.fields[0] == b"rates":
         request = request.under(read_limits(answer.fields[1]))
-        answer = yield request.inspect()
+        answer = yield request.call("inspect")
     return request, answer
 
 

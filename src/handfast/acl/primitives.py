@@ -16,14 +16,13 @@ from typing import get_args
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
-from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.kinds import KINDS
 from handfast._engine.names import LIMITS, NamePattern
 from handfast._engine.once import NEVER, OnceRequest
-from handfast._engine.script import LuaScript, load
+from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
 from handfast._structures.autocomplete import AutocompleteCalls
 from handfast._structures.scores import ScoreCalls
@@ -92,16 +91,10 @@ def _lock_all(namespace: str) -> Use:
     return _use(calls, namespace, "lock")
 
 
-def _limiter(namespace: str) -> Use:
-    request = LimitRequest(KeySet(namespace, "limiter", "-"), [Limit(1, 1)], max_waiters=1, timeout=None)
-    calls = [request.acquire(_TOKEN, 0), request.cancel(_TOKEN)]
-    calls += [request.pause(1, ""), request.resize("", ""), request.reset(1), request.inspect()]
-    return _use(calls, namespace, "limiter")
-
-
-def _debounce(namespace: str) -> Use:
-    request = DebounceRequest(KeySet(namespace, "debounce", "-"), quiet_ms=1, at_most_ms=None)
-    return _use([request.enter(_TOKEN, 0.0), request.cancel(_TOKEN)], namespace, "debounce")
+def _object(kind: str, namespace: str) -> Use:
+    """What an object without leases uses: the scripts that are called after it."""
+    names = sorted(path.removesuffix(".lua") for path in lua_texts() if path.startswith(f"{KINDS[kind].scripts}_"))
+    return Use(tuple(map(load, names)), frozenset(), (keys_of_kind(namespace, kind),))
 
 
 def _once(namespace: str) -> Use:
@@ -190,8 +183,8 @@ NAMESPACED: dict[str, Callable[[str], Use]] = {
     "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "lock_all": _lock_all,
-    "limiter": _limiter,
-    "debounce": _debounce,
+    "limiter": partial(_object, "limiter"),
+    "debounce": partial(_object, "debounce"),
     "once": _once,
     "names": _names,
     "check_server": _check_server,

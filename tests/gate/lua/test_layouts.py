@@ -10,9 +10,9 @@ import pytest
 from handfast._engine import script
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
 
 TOKEN = b"0" * 32
@@ -23,7 +23,7 @@ LOCK = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True)
 SEVERAL = MultiRequest([LOCK.place], ttl_ms=30_000, renew=True, max_waiters=9)
 ONCE = OnceRequest(KeySet("hf", "once", "a"), ttl_ms=30_000, keep_ms=1, refresh_ms=NEVER, max_waiters=9, timeout=None)
 LIMITER = LimitRequest(KeySet("hf", "limiter", "a"), [Limit(1, 1)], max_waiters=9, timeout=None)
-DEBOUNCE = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=None)
+DEBOUNCE = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=1)
 
 CALLS = [
     *(LOCK.acquire(TOKEN), LOCK.try_acquire(TOKEN), LOCK.acquire(TOKEN, 9), LOCK.release(TOKEN)),
@@ -32,7 +32,8 @@ CALLS = [
     *(SEVERAL.acquire(TOKEN), SEVERAL.release(TOKEN), SEVERAL.renew_for(TOKEN, 1), SEVERAL.cancel(TOKEN)),
     *(ONCE.acquire(TOKEN), ONCE.ending_as("done", b"").release(TOKEN), ONCE.cancel(TOKEN)),
     *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),
-    *(LIMITER.reset(1), LIMITER.inspect(), DEBOUNCE.enter(TOKEN, 0.0), DEBOUNCE.cancel(TOKEN)),
+    *(LIMITER.call("reset", until_us=1), LIMITER.call("inspect")),
+    *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN)),
 ]
 BATCHES = [join([LOCK.acquire(TOKEN)]), join([LOCK.release(TOKEN)])]
 

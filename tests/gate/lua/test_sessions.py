@@ -24,6 +24,10 @@ def stage(server, raw):
     subscriber.get_message(timeout=10)
     yield Stage(client, subscriber)
     raw.flushall()
+    for unsubscribe in (subscriber.unsubscribe, subscriber.sunsubscribe):
+        unsubscribe()
+    while subscriber.subscribed:  # else the next session may find them there
+        subscriber.get_message(timeout=10)
     subscriber.close()
     client.close()
 

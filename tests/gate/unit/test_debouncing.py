@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from handfast import ServerRefused
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Answer, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
+from handfast._engine.objects import ObjectRequest
 from handfast._protocol.acquire import MAX_POLL_S
-from handfast._protocol.debouncing import EARLY_S, DebounceAttempt, wait
+from handfast._protocol.asking import ObjectAttempt
+from handfast._protocol.debouncing import EARLY_S, wait
 from tests._support.helpers import performed
 
 TOKEN = b"t" * 32
-REQUEST = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=100, at_most_ms=None)
+REQUEST = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=100, at_most_ms=inf)
 TICKET = 1_000_000
-ENTER = REQUEST.enter(TOKEN, 0.1)
+ENTER = REQUEST.call("enter", TOKEN, left_us=100_000, ticket=0)
 SUPERSEDED = Waking(100.05, GrantMessage(0, 1_000_050, 1))
 
 
 @pytest.fixture
 def attempt():
-    return DebounceAttempt(REQUEST, TOKEN, 100.0)
+    return ObjectAttempt(REQUEST, TOKEN, 100.0)
 
 
 def perform(attempt, *script):
-    return performed(wait(attempt), *script)
+    return performed(wait(attempt), *script, attempt=attempt)
 
 
 def answer(at, tag, *numbers, again=False):
@@ -38,7 +41,7 @@ def waits(at, due_in_us=100_000, **options):
 
 def asks(left_s):
     """The call that asks again, with so many seconds left."""
-    return REQUEST.enter(TOKEN, left_s, TICKET)
+    return REQUEST.call("enter", TOKEN, left_us=round(left_s * 1e6), ticket=TICKET)
 
 
 def test_a_call_asks_at_its_time_and_runs(attempt):
@@ -99,11 +102,3 @@ def test_what_a_refusal_leaves_behind_is_withdrawn(attempt, changed_nothing, scr
 def test_a_call_that_was_sent_twice_is_noted(attempt):
     perform(attempt, waits(100.0, again=True), SUPERSEDED)
     assert attempt.copies
-
-
-def test_a_key_has_the_same_times():
-    keyed = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=100, at_most_ms=300).keyed(("x",))
-    assert keyed.name == "a|x"
-    assert keyed.enter(TOKEN, 0.1) == DebounceRequest(
-        KeySet("hf", "debounce", "a", ("x",)), quiet_ms=100, at_most_ms=300
-    ).enter(TOKEN, 0.1)

@@ -32,7 +32,7 @@ def new(**options):
 
 def perform(attempt, until, *script):
     """Run an acquire: each item of the script is what the driver sends back. Gives the effects and the result."""
-    return performed(acquire(attempt, until), *script)
+    return performed(acquire(attempt, until), *script, attempt=attempt)
 
 
 def answer(at, tag, *numbers, again=False):
@@ -288,7 +288,7 @@ def test_a_status_is_that_of_the_rates_that_count_and_says_who_has_set_them():
     state = [b"state", 1, 0, 0, doubles(1_000_000) + b"resize ann%20b 3/s; 90/min", [1, 1000, 1, 1000]]
     script = Answer(100.0, [b"rates", SET]), Answer(100.0, state)
     effects, found = performed(status(request()), *script)
-    assert effects == [request().inspect(), request().under([Limit(3, 1000), Limit(90, 60_000)]).inspect()]
+    assert effects == [request().call("inspect"), request().under([Limit(3, 1000), Limit(90, 60_000)]).call("inspect")]
     assert [(rate.limit, rate.per) for rate in found.rates] == [(3, 1.0), (90, 60.0)]
     assert (found.last.what, found.last.by, found.last.why) == ("resize", "ann b", "3/s; 90/min")
     assert found.last.at.timestamp() == 1

@@ -263,7 +263,7 @@ def test_a_grant_message_without_a_lease_makes_the_waiter_ask_again():
 def test_a_refusal_leaves_something_to_undo_only_after_the_request_was_queued():
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
-        perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True))
+        perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True), attempt=attempt)
     assert not attempt.needs_undo
     with pytest.raises(ServerRefused):
         perform(
@@ -271,11 +271,12 @@ def test_a_refusal_leaves_something_to_undo_only_after_the_request_was_queued():
             queued(100.0),
             Waking(101.0, None),
             ServerRefused("no", name="a", changed_nothing=True),
+            attempt=attempt,
         )
     assert attempt.needs_undo
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
-        perform(try_acquire(attempt), ServerRefused("no", name="a", changed_nothing=True))
+        perform(try_acquire(attempt), ServerRefused("no", name="a", changed_nothing=True), attempt=attempt)
     assert not attempt.needs_undo
 
 

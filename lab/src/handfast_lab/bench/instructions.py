@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import re
 import socket
 import subprocess
@@ -30,16 +31,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Self
 
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS, WAIT_MS
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
@@ -352,8 +354,9 @@ def recorded() -> Case:
 
 def superseded() -> Case:
     """Take a burst over from the call before."""
-    request = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=HOUR_MS, at_most_ms=None)
-    return each("debounce, called and superseded", lambda token: request.enter(token, HOUR_MS / 1000), subscribes=True)
+    request = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=HOUR_MS, at_most_ms=math.inf)
+    call = partial(request.call, "enter", left_us=HOUR_MS * 1000, ticket=0)
+    return each("debounce, called and superseded", call, subscribes=True)
 
 
 def naive() -> Case:

@@ -6,7 +6,7 @@ import asyncio
 
 from redis.exceptions import RedisError
 
-from handfast._protocol.debouncing import DebounceAttempt
+from handfast._protocol.asking import ObjectAttempt
 from handfast.errors import HandfastError
 from handfast_lab.simulator.burst_watch import BurstWatch
 from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing
@@ -27,7 +27,7 @@ class Debounced:
         self._watch = watch
         self._client = client
         self._order = order
-        self._attempt: DebounceAttempt | None = None
+        self._attempt: ObjectAttempt | None = None
 
     async def run(self) -> None:
         """Do it."""
@@ -51,7 +51,7 @@ class Debounced:
                 client.process.name, f"{self._attempt.token.decode()} {'runs' if runs else 'is superseded'}"
             )
 
-    def _begin(self, attempt: DebounceAttempt) -> None:
+    def _begin(self, attempt: ObjectAttempt) -> None:
         """Record that the driver begins to ask; it sends no command before this returns."""
         self._attempt = attempt
         self._watch.asks(attempt.token)

@@ -12,7 +12,6 @@ from struct import unpack
 from typing import Any, NamedTuple
 
 from handfast._engine.constants import CLAIM_MS
-from handfast._engine.debounce import CANCEL, ENTER
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.links import Command
@@ -22,7 +21,7 @@ from handfast_lab.simulator.watch import REMEMBERED_S, Watch
 
 __all__ = ["BurstWatch"]
 
-_ENTER, _CANCEL = ENTER.name.encode(), CANCEL.name.encode()
+_ENTER, _CANCEL = b"debounce_enter", b"debounce_cancel"
 
 SLACK_S = 2.0
 """How much longer than its time a call may take without a fault, in seconds: a few trips."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from handfast._engine.limits import ACQUIRE, INSPECT, PAUSE, RESIZE, SETTLE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.links import Command
@@ -18,7 +17,7 @@ from handfast_lab.simulator.watch import Watch
 __all__ = ["LimiterWatch"]
 
 _ACQUIRE, _INSPECT, _PAUSE, _RESIZE, _SETTLE = (
-    script.name.encode() for script in (ACQUIRE, INSPECT, PAUSE, RESIZE, SETTLE)
+    b"limit_" + verb for verb in (b"acquire", b"inspect", b"pause", b"resize", b"settle")
 )
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from handfast._api.aio.object import AsyncObject, undoing
 from handfast._api.decorators import CallKey, coroutine_function, replacing
-from handfast._drivers.aio.driver import AsyncDriver
-from handfast._engine.debounce import DebounceRequest
-from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
-from handfast._objects import Named
 from handfast._protocol import debouncing
-from handfast.arguments import KeyPart
+from handfast._protocol.asking import ObjectAttempt
 
 __all__ = ["AsyncDebounce"]
 
@@ -20,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncDebounce(Named):
+class AsyncDebounce(AsyncObject):
     """A debounced name. Made by the client's ``debounce()``.
 
     Calls of one name that follow each other are a burst, in however many processes they are. The newest call waits until
@@ -37,31 +34,8 @@ class AsyncDebounce(Named):
             await reindex()
     """
 
-    _request: DebounceRequest
-
-    def __init__(self, driver: AsyncDriver, request: DebounceRequest, by: tuple[str, ...] = ()) -> None:
-        self._driver = driver
-        self._request = request
-        self._by = by
-
-    def keyed(self, *parts: KeyPart) -> Self:
-        """Return the same for one key, whose calls have nothing to do with those of other keys. No I/O.
-
-        Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
-                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
-                "1" are the same.
-
-        Returns:
-            The debounced key.
-
-        Raises:
-            TypeError: A part is of another type, or there is none.
-            ValueError: A part is out of range.
-        """
-        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
-
-    async def wait(self) -> bool:
+    @undoing
+    def wait(self, attempt: ObjectAttempt, /) -> Awaitable[bool]:
         """Wait until it has been quiet, or until a later call takes over.
 
         If it raises, is cancelled or is interrupted, the call is withdrawn; if it was the newest one, its burst ends
@@ -77,12 +51,7 @@ class AsyncDebounce(Named):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.begin(debouncing.DebounceAttempt, self._request)
-        try:
-            return await self._driver.wait(attempt, debouncing.wait(attempt))
-        except BaseException:
-            await self._driver.undo(attempt)
-            raise
+        return self._driver.wait(attempt, debouncing.wait(attempt))
 
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R | None]]:
         """Decorate a function: each call of it waits, and runs it if it is the newest one then.

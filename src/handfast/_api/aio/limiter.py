@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, ParamSpec, TypeVar
 
 from handfast._api import foreign
+from handfast._api.aio.object import AsyncObject, undoing
 from handfast._api.decorators import CallKey, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._drivers import log
@@ -14,10 +15,10 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._objects import AsyncBlockOnly, Named
 from handfast._protocol import limiting
-from handfast.arguments import Duration, KeyPart
+from handfast.arguments import Duration
 from handfast.errors import RateLimited
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class AsyncAdmission(Named):
         self._attempt.request = self._attempt.request.with_cost(new_cost)
 
 
-class AsyncLimiter(AsyncBlockOnly, Named):
+class AsyncLimiter(AsyncBlockOnly, AsyncObject):
     """A named rate limiter. Made by the client's ``limiter()``.
 
     It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
@@ -138,38 +139,24 @@ class AsyncLimiter(AsyncBlockOnly, Named):
     """
 
     _request: LimitRequest
+    _attempts = limiting.LimitAttempt
 
     _elsewhere = foreign.LIMITS
 
     def __init__(self, driver: AsyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
-        self._driver = driver
-        self._request = request
+        super().__init__(driver, request, by)
         self._most = request.most
-        self._by = by
 
-    def keyed(self, *parts: KeyPart) -> Self:
-        """Return the limiter of one key, which has nothing to do with those of other keys. No I/O.
-
-        Example:
-            await hf.limiter("login", "5/min").keyed(user.id).try_acquire()
-
-        Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
-                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
-                "1" are the same.
-
-        Returns:
-            The limiter of this key, with the same rates.
-
-        Raises:
-            TypeError: A part is of another type, or there is none.
-            ValueError: A part is out of range.
-        """
-        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
-
-    async def acquire(
-        self, *_args: Never, cost: int = 1, timeout: Duration | None = None, **_options: Never
-    ) -> AsyncAdmission:
+    @undoing
+    def acquire(
+        self,
+        attempt: limiting.LimitAttempt,
+        /,
+        *_args: Never,
+        cost: int = 1,
+        timeout: Duration | None = None,
+        **_options: Never,
+    ) -> Awaitable[AsyncAdmission]:
         """Be admitted, and wait in the queue until it is this call's turn.
 
         It raises before it waits if it is certain to take longer than the timeout. If it raises, is cancelled or is
@@ -198,14 +185,14 @@ class AsyncLimiter(AsyncBlockOnly, Named):
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
-        try:
-            return await self._admitted(attempt, seconds)
-        except BaseException:
-            await self._driver.undo(attempt)
-            raise
+        if cost != 1 or type(cost) is not int:
+            attempt.request = self._costing(cost)
+        return self._admitted(attempt, seconds)
 
-    async def try_acquire(self, *_args: Never, cost: int = 1, **_options: Never) -> AsyncAdmission:
+    @undoing
+    def try_acquire(
+        self, attempt: limiting.LimitAttempt, /, *_args: Never, cost: int = 1, **_options: Never
+    ) -> Awaitable[AsyncAdmission]:
         """Be admitted if the call fits now and no one waits. Does not wait.
 
         Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone, and two where
@@ -228,12 +215,9 @@ class AsyncLimiter(AsyncBlockOnly, Named):
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
-        attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
-        try:
-            return await self._admission(attempt, 0)
-        except BaseException:
-            await self._driver.undo(attempt)
-            raise
+        if cost != 1 or type(cost) is not int:
+            attempt.request = self._costing(cost)
+        return self._admission(attempt, 0)
 
     async def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
@@ -353,14 +337,9 @@ class AsyncLimiter(AsyncBlockOnly, Named):
         """
         return await self._driver.look(limiting.status(self._request), self.name, reply_seconds(timeout))
 
-    async def __aenter__(self) -> AsyncAdmission:
-        seconds = self._request.timeout
-        attempt = self._driver.begin(limiting.LimitAttempt, self._request)
-        try:
-            return await self._admitted(attempt, seconds)
-        except BaseException:
-            await self._driver.undo(attempt)
-            raise
+    @undoing
+    def __aenter__(self, attempt: limiting.LimitAttempt, /) -> Awaitable[AsyncAdmission]:
+        return self._admitted(attempt, self._request.timeout)
 
     async def __aexit__(self, *exc: object) -> None:
         """Do nothing: an admission has no end."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
 from weakref import WeakSet
@@ -536,13 +537,14 @@ class Handfast(BlockOnly, PublicObject):
             ValueError: An argument is out of range.
         """
         from handfast._api.sync.debounce import Debounce
-        from handfast._engine.debounce import DebounceRequest
+        from handfast._engine.objects import ObjectRequest
 
         quiet_ms = milliseconds(quiet, "quiet")
-        at_most_ms = None if at_most is None else milliseconds(at_most, "at_most")
-        if at_most_ms is not None and at_most_ms < quiet_ms:
+        at_most_ms = inf if at_most is None else milliseconds(at_most, "at_most")
+        if at_most_ms < quiet_ms:
             raise ValueError(f"at_most must be at least quiet, and {at_most!r} is less than {quiet!r}")
-        request = DebounceRequest(KeySet(self._namespace, "debounce", name), quiet_ms=quiet_ms, at_most_ms=at_most_ms)
+        place = KeySet(self._namespace, "debounce", name)
+        request = ObjectRequest(place, quiet_ms=quiet_ms, at_most_ms=at_most_ms)
         return Debounce(self._driver, request, parameter_names(by))
 
     def once(

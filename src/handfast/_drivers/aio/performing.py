@@ -31,7 +31,7 @@ __all__ = ["run"]
 T = TypeVar("T")
 
 
-async def run(
+async def run(  # noqa: PLR0912 -- the hot path is written out
     context: LoopContext,
     steps: Steps[T],
     name: str,
@@ -68,17 +68,19 @@ async def run(
                 if attempt is not None and session.breaks == breaks:
                     attempt.refused()
                 raise
-            if isinstance(outcome, Answer):
-                effect = steps.send(outcome)
-                continue
-            try:
-                give_up_at = context.soon() if until is None else give_up_at
-                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                answer = await _call_again(session, effect, outcome, breaks, retry)
-            except ServerRefused as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(answer)
+            if not isinstance(outcome, Answer):
+                try:
+                    give_up_at = context.soon() if until is None else give_up_at
+                    retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                    outcome = await _call_again(session, effect, outcome, breaks, retry)
+                except ServerRefused as error:
+                    if attempt is not None:
+                        attempt.answered(effect, error)
+                    effect = steps.throw(error)
+                    continue
+            if attempt is not None and outcome.again:
+                attempt.answered(effect, outcome)
+            effect = steps.send(outcome)
     except StopIteration as end:
         result: T = end.value
         return result

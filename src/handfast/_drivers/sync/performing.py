@@ -46,7 +46,7 @@ class Performer:
         self._is_warned = False
         """Whether it was logged that a call waited in the thread of an event loop."""
 
-    def run(  # noqa: PLR0912 -- the hot path is written out
+    def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
         self,
         steps: Steps[T],
         name: str,
@@ -92,8 +92,12 @@ class Performer:
                         retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
                         outcome = self._call_again(session, effect, outcome, retry)
                     except ServerRefused as error:
+                        if attempt is not None:
+                            attempt.answered(effect, error)
                         effect = steps.throw(error)
                         continue
+                    if attempt is not None and outcome.again:
+                        attempt.answered(effect, outcome)
                 effect = steps.send(outcome)
         except StopIteration as end:
             result: T = end.value

@@ -2,6 +2,8 @@
 --
 -- KEYS queue waiting tombstones settings windows...
 -- ARGV token request wants
+-- PACK request <dddd wait_ms patience_us max_waiters ticket
+-- PACK wants <ddBc0 follows cost rates
 -- REPLY admitted at_us remaining
 -- REPLY exceeded due_us remaining
 -- REPLY refused due_us remaining
@@ -10,8 +12,8 @@
 -- REPLY more
 -- REPLY rates numbers
 -- REPLY finished
+-- ALONE admitted now_us 0
 --
--- request is wait_ms patience_us max_waiters ticket, packed as doubles.
 -- wait_ms is the wait-lease, which every call renews.
 -- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0. One
 --   with less than 0 is admitted whatever it exceeds. `exceeded` says that others would not have been; a window that

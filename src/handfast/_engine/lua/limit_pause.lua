@@ -1,10 +1,12 @@
 -- limit_pause: admit no one for a while; or end such a pause, and serve the queue.
 --
 -- KEYS queue waiting tombstones settings windows...
--- ARGV pause_ms by rates
+-- ARGV pause by rates
+-- PACK pause <d pause_ms
 -- REPLY paused more
+-- ALONE paused 0
 --
--- pause_ms is packed as a double. 0 ends the pause. A pause that lasts longer already stays as it is. by is the
+-- pause_ms of 0 ends the pause. A pause that lasts longer already stays as it is. by is the
 --   label of the client, percent-encoded. rates is as in limit_acquire.
 -- more is as in limit_settle.
 --

@@ -1,10 +1,12 @@
 -- limit_reset: forget the admissions until now, and serve the queue.
 --
 -- KEYS queue waiting tombstones settings windows...
--- ARGV until_us rates
+-- ARGV until rates
+-- PACK until <d until_us
 -- REPLY reset more
+-- ALONE reset 0
 --
--- until_us is the server's time in the reply of an earlier limit_inspect, packed as a double: later admissions count.
+-- until_us is the server's time in the reply of an earlier limit_inspect: later admissions count.
 --   Where the clock was set back since the last admission, all admissions are forgotten.
 -- rates is as in limit_acquire, more as in limit_settle.
 --

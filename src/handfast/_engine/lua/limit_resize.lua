@@ -3,6 +3,7 @@
 -- KEYS queue waiting tombstones settings windows...
 -- ARGV is_set by why rates
 -- REPLY resized more
+-- ALONE resized 0
 --
 -- is_set is 1; or 0 to have each request bring its own rates again: then rates and windows are those of the caller. by
 --   is the label of the operator's client, percent-encoded, and why the rates as text: both are noted.

@@ -2,9 +2,11 @@
 --
 -- KEYS queue waiting tombstones settings windows...
 -- ARGV token costs rates
+-- PACK costs <ddd cost new_cost copies
 -- REPLY settled more
+-- ALONE settled 0
 --
--- costs is cost new_cost copies, packed as doubles. cost is what it counts for until now. copies is 1 if its acquire
+-- cost is what it counts for until now. copies is 1 if its acquire
 -- was sent more than once, so that one may still arrive. rates is as in limit_acquire.
 -- more is 1 when 500 admissions that have lapsed were dropped, and others are left, or 100 waiters that are gone: send
 --   it again.

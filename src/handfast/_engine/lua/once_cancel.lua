@@ -3,6 +3,7 @@
 -- KEYS state tokens result
 -- ARGV token
 -- REPLY cancelled more
+-- ALONE cancelled 0
 --
 -- It is sent only for a run that its caller never got. So what was recorded of it as `begun` never ran, and goes.
 -- more is as in permit_cancel.

@@ -4,6 +4,7 @@
 -- ARGV token outcome numbers fingerprint value
 -- REPLY recorded more
 -- REPLY lost
+-- ALONE recorded 0
 --
 -- outcome is a state of lib/outcome.lua, or `dropped`, which records nothing. `begun` leaves the run as it is; the
 -- others end it, and no waiter is granted, but for `dropped` without an earlier result. All but `done` and `begun` leave

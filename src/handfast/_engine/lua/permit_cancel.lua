@@ -3,6 +3,7 @@
 -- KEYS state tokens more...
 -- ARGV token
 -- REPLY cancelled more
+-- ALONE cancelled 0
 --
 -- `more` are the keys of further names, two each. more is 1 when 100 waiters of one name were served or skipped and
 -- its queue may go on, and those of the names after it: send it again.

@@ -4,6 +4,7 @@
 -- ARGV token weight
 -- REPLY lowered more
 -- REPLY lost
+-- ALONE lowered 0
 --
 -- The lease goes on with its fence and its deadline, and no other request gets in between.
 -- more is 1 when 100 waiters were served or skipped and the queue may go on: send it again.

@@ -5,6 +5,7 @@
 -- REPLY released more
 -- REPLY lost
 -- REPLY unknown
+-- ALONE released 0
 --
 -- `more` are the keys of further names, two each. Of several names, those that the token still holds are released
 -- even where another one was lost. more is 1 when 100 waiters of one name were served or skipped and its queue may

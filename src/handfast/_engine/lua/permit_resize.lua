@@ -3,6 +3,7 @@
 -- KEYS state tokens
 -- ARGV limit by
 -- REPLY resized more
+-- ALONE resized 0
 --
 -- limit 0 removes what was set before: each request brings its own limit again. by is the label of the operator's
 -- client, percent-encoded: what was done is noted with it, see lib/state.lua.

@@ -3,6 +3,7 @@
 -- KEYS state tokens
 -- ARGV up_to_fence reason from by
 -- REPLY revoked count more next_from
+-- ALONE revoked 0 0 0
 --
 -- Only grants with a fence up to up_to_fence are taken, so later holders are safe. Each holder is sent a message on
 -- its control channel, so that it learns its loss at once, and its token is remembered as lost. At most 1,000

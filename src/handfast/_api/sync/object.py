@@ -1,0 +1,88 @@
+# Generated from _api/aio/object.py by tools/unasync.py: edit that file and run the tool.
+"""What all objects without leases have in common: a name, keys, and methods that leave nothing behind where they fail."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from math import inf
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.objects import ObjectRequest
+from handfast._engine.validate import key_parts
+from handfast._objects import Named
+from handfast._protocol.acquire import BaseAttempt
+from handfast._protocol.asking import ObjectAttempt, wait
+from handfast._signatures import signature_of
+from handfast.arguments import KeyPart
+
+__all__ = ["Object", "undoing"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A", bound=BaseAttempt)
+S = TypeVar("S", bound="Object")
+
+
+def undoing(
+    method: Callable[Concatenate[S, A, P], R],
+) -> Callable[Concatenate[S, P], R]:
+    """Give a method an attempt, and undo that if the call fails. Callers do not see this parameter.
+
+    The frame below returns the result to the caller, so no interrupt comes between the two. It awaits what the method
+    returns, which so needs no coroutine of its own.
+    """
+
+    @functools.wraps(method)
+    def undone(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        attempt: Any = self._driver.begin(self._attempts, self._request)
+        try:
+            return method(self, attempt, *args, **kwargs)
+        except BaseException:
+            self._driver.undo(attempt)
+            raise
+
+    shown = signature_of(method)
+    hidden = [one for name, one in shown.parameters.items() if name != "attempt"]
+    undone.__annotations__ = {name: kind for name, kind in method.__annotations__.items() if name != "attempt"}
+    undone.__signature__ = shown.replace(parameters=hidden)  # type: ignore[attr-defined]  # of any function
+    del undone.__wrapped__  # which has that parameter
+    return undone
+
+
+class Object(Named):
+    """An object without leases. Calls that wait are withdrawn where they end early."""
+
+    _request: ObjectRequest
+    _attempts: ClassVar[type[BaseAttempt]] = ObjectAttempt
+
+    def __init__(self, driver: SyncDriver, request: ObjectRequest, by: tuple[str, ...] = ()) -> None:
+        self._driver = driver
+        self._request = request
+        self._by = by
+
+    def keyed(self, *parts: KeyPart) -> Self:
+        """Return the same for one key, which has nothing to do with other keys. No I/O.
+
+        Example:
+            hf.limiter("login", "5/min").keyed(user.id).try_acquire()
+
+        Args:
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
+                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
+                "1" are the same.
+
+        Returns:
+            The object of this key, with the same options.
+
+        Raises:
+            TypeError: A part is of another type, or there is none.
+            ValueError: A part is out of range.
+        """
+        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
+
+    def _wait(self, attempt: ObjectAttempt, verb: str, timeout: float | None, **values: Any) -> list[Any] | None:
+        """Ask until the reply is another than ``waits``. Return its tag and numbers; None after the timeout."""
+        until = inf if timeout is None else attempt.asked_at + timeout
+        return self._driver.wait(attempt, wait(attempt, verb, until, **values), until)

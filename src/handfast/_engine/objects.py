@@ -1,0 +1,124 @@
+"""The calls of an object without leases, packed from the headers of its scripts.
+
+A script is called after its object and a verb, ``latch_wait``. Its header names keys and arguments, and says which values
+travel in one argument (`handfast._engine.contract`). So an object needs no code of its own to pack a call: values that
+all calls share are given once, and others with each call, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from handfast._engine.constants import TOKEN_SIZE
+from handfast._engine.contract import WANTS, contract_of
+from handfast._engine.effects import Call, make_call
+from handfast._engine.keys import KeySet
+from handfast._engine.kinds import KINDS
+from handfast._engine.packing import double
+from handfast._engine.resp import bulk
+from handfast._engine.script import CommandPrefix, command, load, pack
+
+__all__ = ["ObjectRequest"]
+
+
+class _Shape(NamedTuple):
+    """The call of one script with everything that does not change between calls."""
+
+    prefix: CommandPrefix
+    keys: bytes
+    head: bytes
+    """The keys, and the size of a token."""
+    tail: bytes
+    """What stands behind the token, with ``%b`` for each value that a call brings."""
+    slots: tuple[tuple[str, Callable[[Any], bytes]], ...]
+    """The names of these values, and how each is packed."""
+    wants: bytes | None
+    """The beginning of the record; None if the call does not wait."""
+
+
+class ObjectRequest:
+    """What a caller asks of one object. ``fixed`` are the values that all its calls share, by name."""
+
+    __slots__ = ("_shapes", "fixed", "name", "place")
+
+    def __init__(self, place: KeySet, **fixed: Any) -> None:
+        self.name: str = place.name
+        self.place: KeySet = place
+        self.fixed: dict[str, Any] = fixed
+        self._shapes: dict[str, _Shape] = {}
+
+    def keyed(self, parts: tuple[str, ...]) -> ObjectRequest:
+        """Return the same request for a name with these parts behind it."""
+        return type(self)(self.place.keyed(parts), **self.fixed)
+
+    def call(self, verb: str, token: bytes = b"", *more: Any, **values: Any) -> Call:
+        """Return the call of a verb. ``more`` are the values of a last argument with dots."""
+        shape = self._shapes.get(verb) or self._shaped(verb)
+        prefix, keys, head, tail, slots, wants = shape
+        if slots:
+            tail %= tuple([packed(values[name]) for name, packed in slots])
+        if more:
+            header = load(prefix.name).header
+            prefix = load(prefix.name).prefix_for(len(header.keys), len(header.args) - 1 + len(more))
+            tail += pack(more)
+        waiter = b"" if wants is None else token
+        if len(token) == TOKEN_SIZE:
+            return make_call((prefix, head, token, tail, waiter, wants or b"", b"", None, False, None, None))
+        args = keys + (b"$%d\r\n%b" % (len(token), token) if token else b"") + tail
+        return Call(prefix, args, waiter=waiter, wants=wants or b"")
+
+    def cancel(self, token: bytes) -> Call:
+        """Undo what a token has asked for, whatever it has reached."""
+        return self.call("cancel", token)
+
+    def command(self, name: str, part: str, *args: Any) -> Call:
+        """Return a plain command on one key."""
+        return Call(command(name, 1 + len(args)), pack((self.place.key(part), *args)))
+
+    def _shaped(self, verb: str) -> _Shape:
+        script = load(f"{KINDS[self.place.kind].scripts}_{verb}")
+        header, packs, fixed = script.header, contract_of(script.name).packs, self.fixed
+        keys = [*header.keys[: len(header.keys) - header.more_keys]]
+        if header.more_keys:
+            keys += fixed[header.keys[-1]]
+        names = [*header.args[: len(header.args) - header.more_args]]
+        wants = None
+        if names[-1:] == [WANTS]:
+            names.pop()
+            found = packs.get(WANTS)
+            wants = b"" if found is None else b"".join(_packed(found.codes, (fixed[name] for name in found.names)))
+        has_token = names[:1] == ["token"]
+        tail, slots = [b"\r\n"] if has_token else [], []
+        for name in names[has_token:]:
+            found = packs.get(name)
+            if found is not None:
+                tail.append(b"$%d\r\n" % (8 * len(found.codes)))
+                for part in found.names:
+                    if part in fixed:
+                        tail.append(_literal(double(fixed[part])))
+                    else:
+                        tail.append(b"%b")
+                        slots.append((part, double))
+                tail.append(b"\r\n")
+            elif name in fixed:
+                tail.append(_literal(bulk(fixed[name])))
+            else:
+                tail.append(b"%b")
+                slots.append((name, bulk))
+        packed = pack(map(self.place.key, keys))
+        prefix = script.prefix_for(len(keys), len(names) + (wants is not None))
+        text = b"".join(tail) if slots else b"".join(tail).replace(b"%%", b"%")
+        shape = _Shape(prefix, packed, b"%b$%d\r\n" % (packed, TOKEN_SIZE), text, tuple(slots), wants)
+        self._shapes[verb] = shape
+        return shape
+
+
+def _packed(codes: Iterable[str], values: Iterable[Any]) -> Iterable[bytes]:
+    for code, value in zip(codes, values, strict=True):
+        yield double(value) if code == "d" else b"%c%b" % (len(value), value)
+
+
+def _literal(packed: bytes) -> bytes:
+    """Return bytes as they stand in a template."""
+    return packed.replace(b"%", b"%%")
