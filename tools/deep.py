@@ -47,7 +47,7 @@ NOX = [sys.executable, "-m", "nox", "--error-on-missing-interpreters", "-s"]
 LAB = [sys.executable, "-m"]
 
 ENGINE = ("src/handfast/_engine", "src/handfast/_protocol")
-CLIENT = (*ENGINE, "src/handfast/_drivers", "src/handfast/_structures", "src/handfast/_api")
+CLIENT = (*ENGINE, "src/handfast/_drivers", "src/handfast/_api")
 ALL = ("src",)
 
 

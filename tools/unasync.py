@@ -28,7 +28,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "src" / "handfast"
 TREES = [
     ("_api/aio", "_api/sync"),
-    ("_structures/aio", "_structures/sync"),
     ("compat/_aio.py", "compat/_sync.py"),
 ]
 """Files, or folders with all their modules: the source, and what is generated from it."""
@@ -44,7 +43,7 @@ RULES: list[tuple[str, str]] = [
     # names
     (r"\bAsync(\w*Driver|Connector)\b", r"Sync\1"),
     (r"\bAsync(?=[A-Z])", ""),
-    (r"\b(_drivers|_structures|_api)\.aio\b", r"\1.sync"),
+    (r"\b(_drivers|_api)\.aio\b", r"\1.sync"),
     (r"\bredis\.asyncio\b", "redis"),
     (r"^import asyncio$", "import threading"),
     (r"\basyncio\.Event\b", "threading.Event"),

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from handfast._api.aio import (
         AcquireContext,
         AsyncAdmission,
-        AsyncAutocomplete,
         AsyncHandfast,
         AsyncLease,
         AsyncLeaseOfAll,
@@ -73,16 +72,16 @@ if TYPE_CHECKING:
         AsyncRLock,
         AsyncRWLease,
         AsyncRWLock,
-        AsyncScores,
         AsyncSemaphore,
         AsyncWriteLock,
     )
+    from handfast._api.aio.autocomplete import AsyncAutocomplete
     from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.once import AsyncOnce
     from handfast._api.aio.run import AsyncRun
+    from handfast._api.aio.scores import AsyncScores
     from handfast._api.sync import (
         Admission,
-        Autocomplete,
         Handfast,
         Lease,
         LeaseOfAll,
@@ -94,13 +93,14 @@ if TYPE_CHECKING:
         RLock,
         RWLease,
         RWLock,
-        Scores,
         Semaphore,
         WriteLock,
     )
+    from handfast._api.sync.autocomplete import Autocomplete
     from handfast._api.sync.debounce import Debounce
     from handfast._api.sync.once import Once
     from handfast._api.sync.run import Run
+    from handfast._api.sync.scores import Scores
     from handfast.records import (
         Advance,
         Holder,
@@ -208,12 +208,16 @@ __all__ = [
 
 _MODULES = {
     "AcquireContext": "handfast._api.aio",
+    "AsyncAutocomplete": "handfast._api.aio.autocomplete",
     "AsyncDebounce": "handfast._api.aio.debounce",
     "AsyncOnce": "handfast._api.aio.once",
     "AsyncRun": "handfast._api.aio.run",
+    "AsyncScores": "handfast._api.aio.scores",
+    "Autocomplete": "handfast._api.sync.autocomplete",
     "Debounce": "handfast._api.sync.debounce",
     "Once": "handfast._api.sync.once",
     "Run": "handfast._api.sync.run",
+    "Scores": "handfast._api.sync.scores",
     **dict.fromkeys(
         (
             "Advance",

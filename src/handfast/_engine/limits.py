@@ -79,11 +79,14 @@ class LimitRequest(ObjectRequest):
     def acquire(self, token: bytes, patience_s: float, ticket: int = 0) -> Call:
         """Be admitted, or enter the queue; unless it is certain to take longer than ``patience_s``, which may be infinite."""
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
-        prefix, _, head, tail, _, wants = self._shapes.get("acquire") or self._shaped("acquire")
         if len(token) != TOKEN_SIZE:
             return self.call("acquire", token, patience_us=patience_us, ticket=ticket)
-        tail %= double(patience_us), double(ticket)  # as `call`, without names: it is asked for most
-        return make_call((prefix, head, token, tail, token, wants or b"", b"", None, False, None, None))
+        # What `call` does, without names: it is asked for most.
+        shape = self._shapes.get("acquire") or self._shaped("acquire")
+        tail = shape.tail % (double(patience_us), double(ticket))
+        return make_call(
+            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", None, False, None, None)
+        )
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
         """Let an admission count for another cost.

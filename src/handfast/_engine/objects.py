@@ -7,7 +7,7 @@ all calls share are given once, and others with each call, by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from handfast._engine.constants import TOKEN_SIZE
@@ -17,7 +17,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.kinds import KINDS
 from handfast._engine.packing import double
 from handfast._engine.resp import bulk
-from handfast._engine.script import CommandPrefix, command, load, pack
+from handfast._engine.script import CommandPrefix, LuaScript, command, load, pack
 
 __all__ = ["ObjectRequest"]
 
@@ -26,6 +26,9 @@ class _Shape(NamedTuple):
     """The call of one script with everything that does not change between calls."""
 
     prefix: CommandPrefix
+    script: LuaScript
+    counts: tuple[int, int]
+    """Of keys and of arguments."""
     keys: bytes
     head: bytes
     """The keys, and the size of a token."""
@@ -52,15 +55,18 @@ class ObjectRequest:
         """Return the same request for a name with these parts behind it."""
         return type(self)(self.place.keyed(parts), **self.fixed)
 
-    def call(self, verb: str, token: bytes = b"", *more: Any, **values: Any) -> Call:
+    def having(self, **values: Any) -> ObjectRequest:
+        """Return the same request with these values for all its calls."""
+        return ObjectRequest(self.place, **self.fixed, **values)
+
+    def call(self, verb: str, token: bytes = b"", *, more: Sequence[Any] = (), **values: Any) -> Call:
         """Return the call of a verb. ``more`` are the values of a last argument with dots."""
         shape = self._shapes.get(verb) or self._shaped(verb)
-        prefix, keys, head, tail, slots, wants = shape
+        prefix, script, counts, keys, head, tail, slots, wants = shape
         if slots:
             tail %= tuple([packed(values[name]) for name, packed in slots])
         if more:
-            header = load(prefix.name).header
-            prefix = load(prefix.name).prefix_for(len(header.keys), len(header.args) - 1 + len(more))
+            prefix = script.prefix_for(counts[0], counts[1] + len(more))
             tail += pack(more)
         waiter = b"" if wants is None else token
         if len(token) == TOKEN_SIZE:
@@ -74,7 +80,11 @@ class ObjectRequest:
 
     def command(self, name: str, part: str, *args: Any) -> Call:
         """Return a plain command on one key."""
-        return Call(command(name, 1 + len(args)), pack((self.place.key(part), *args)))
+        return Call(command(name, 1 + len(args)), pack((self._key(part), *args)))
+
+    def _key(self, name: str) -> str:
+        """Return a key by its name in the headers. A value of that name is the part, where it has another one."""
+        return self.place.key(self.fixed.get(name, name))
 
     def _shaped(self, verb: str) -> _Shape:
         script = load(f"{KINDS[self.place.kind].scripts}_{verb}")
@@ -106,10 +116,19 @@ class ObjectRequest:
             else:
                 tail.append(b"%b")
                 slots.append((name, bulk))
-        packed = pack(map(self.place.key, keys))
-        prefix = script.prefix_for(len(keys), len(names) + (wants is not None))
+        packed = pack(map(self._key, keys))
+        counts = len(keys), len(names) + (wants is not None)
         text = b"".join(tail) if slots else b"".join(tail).replace(b"%%", b"%")
-        shape = _Shape(prefix, packed, b"%b$%d\r\n" % (packed, TOKEN_SIZE), text, tuple(slots), wants)
+        shape = _Shape(
+            script.prefix_for(*counts),
+            script,
+            counts,
+            packed,
+            b"%b$%d\r\n" % (packed, TOKEN_SIZE),
+            text,
+            tuple(slots),
+            wants,
+        )
         self._shapes[verb] = shape
         return shape
 

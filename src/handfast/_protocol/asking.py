@@ -5,14 +5,19 @@ The driver tells an attempt of its copies and refusals: see `BaseAttempt.answere
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._engine.objects import ObjectRequest
 from handfast._protocol.acquire import MAX_POLL_S, BaseAttempt, cancel
 
-__all__ = ["ObjectAttempt", "change", "wait"]
+__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "wait"]
+
+BATCH = 500
+"""Items in one call: about 1 ms of the server's time for a set with a million members."""
+
+T = TypeVar("T")
 
 
 class ObjectAttempt(BaseAttempt):
@@ -21,6 +26,23 @@ class ObjectAttempt(BaseAttempt):
     __slots__ = ()
 
     request: ObjectRequest
+
+
+def reply_to(call: Call) -> Steps[Any]:
+    """Make one call, and return its reply."""
+    answer: Answer = yield call
+    return answer.reply
+
+
+def in_batches(make_call: Callable[[Sequence[T]], Call], items: Sequence[T]) -> Steps[None]:
+    """Make the call for all items, batch by batch, so that none occupies the server for long."""
+    for batch in batches(items):
+        yield make_call(batch)
+
+
+def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut items into pieces of at most BATCH."""
+    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
 def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:

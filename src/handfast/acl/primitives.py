@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import get_args
 
+from handfast._engine.autocomplete import AutocompleteRequest
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE
@@ -21,11 +22,10 @@ from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
 from handfast._engine.kinds import KINDS
 from handfast._engine.names import LIMITS, NamePattern
+from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
-from handfast._structures.autocomplete import AutocompleteCalls
-from handfast._structures.scores import ScoreCalls
 from handfast.acl.commands import commands_of
 from handfast.arguments import Kind
 from handfast.fencing.values import guard_key
@@ -140,16 +140,17 @@ def _min_replicas(namespace: str) -> Use:
 def _autocomplete(namespace: str) -> Use:
     calls: list[Call] = []
     for ranked in (False, True):
-        index = AutocompleteCalls(KeySet(namespace, "autocomplete", "-"), fold_case=False, ranked=ranked)
-        calls += [index.add([b"x"]), index.remove([b"x"]), index.size(), index.clear()]
+        index = AutocompleteRequest(KeySet(namespace, "autocomplete", "-"), fold_case=False, ranked=ranked)
+        calls += [index.add([b"x"]), index.remove([b"x"]), index.command("ZCARD", "names"), index.clear()]
         calls += [index.rank([(b"x", 0.0)]), index.best(b"", 1)] if ranked else [index.first(b"", 1)]
     return _use(calls, namespace, "autocomplete")
 
 
 def _scores(namespace: str) -> Use:
-    board = ScoreCalls(KeySet(namespace, "scores", "-"))
-    calls = [board.advance([(0.0, b"x")], "t"), board.remove([b"x"]), board.size(), board.clear()]
-    return _use([*calls, board.oldest(1), board.newest(1), board.since(0, 1)], namespace, "scores")
+    request = ObjectRequest(KeySet(namespace, "scores", "-"))
+    reads = "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZCARD", "ZREM", "UNLINK"
+    calls = [request.call("advance", more=[0, b"x"]), *(request.command(name, "members") for name in reads)]
+    return _use(calls, namespace, "scores")
 
 
 def _use(calls: Iterable[Call | None], namespace: str, kind: str) -> Use:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from handfast import ServerRefused
-from handfast._structures.sending import BATCH
+from handfast._protocol.asking import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.family import NOWHERE
 from tests._support.helpers import ends_first

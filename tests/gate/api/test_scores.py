@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from handfast import Advance, Scored, ServerRefused
-from handfast._structures.sending import BATCH
+from handfast._protocol.asking import BATCH
 from handfast.testing import FaultProxy, command, script
 from tests._support.family import NOWHERE
 from tests._support.helpers import eventually_async

@@ -17,7 +17,7 @@ SOURCE = ROOT / "src"
 
 LAB = ROOT / "lab/src"
 
-LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_structures": 5, "_api": 6}
+LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
 
 LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming", "_objects", "_signatures", "_version"), 1)
 
@@ -130,7 +130,7 @@ def test_only_drivers_and_public_modules_use_sockets_threads_and_clocks():
     assert seen >= {"redis", "socket", "select", "threading", "asyncio", "time", "subprocess"}
 
 
-TWICE = ("_drivers", "_structures", "_api")
+TWICE = ("_drivers", "_api")
 """Packages with a part for each API."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-PACKAGES = (Path("src/handfast/_api"), Path("src/handfast/_structures"))
+PACKAGES = (Path("src/handfast/_api"),)
 
 MARK = re.compile(r"# Generated from \S+ by tools/unasync\.py: edit that file and run the tool\.\n")
 

@@ -13,13 +13,10 @@ from handfast._api.aio.rwlock import AsyncReadLock, AsyncRWLease, AsyncRWLock, A
 from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._drivers.aio.scope import AcquireContext  # asyncio only
 from handfast._naming import name_publicly
-from handfast._structures.aio.autocomplete import AsyncAutocomplete
-from handfast._structures.aio.scores import AsyncScores
 
 __all__ = [
     "AcquireContext",  # asyncio only
     "AsyncAdmission",
-    "AsyncAutocomplete",
     "AsyncHandfast",
     "AsyncLease",
     "AsyncLeaseOfAll",
@@ -31,7 +28,6 @@ __all__ = [
     "AsyncRWLease",
     "AsyncRWLock",
     "AsyncReadLock",
-    "AsyncScores",
     "AsyncSemaphore",
     "AsyncWriteLock",
 ]

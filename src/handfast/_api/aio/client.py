@@ -49,15 +49,13 @@ from handfast._engine.validate import (
     wait_seconds,
 )
 from handfast._objects import AsyncBlockOnly, PublicObject
-from handfast._structures.aio.autocomplete import AsyncAutocomplete
-from handfast._structures.aio.scores import AsyncScores
-from handfast._structures.autocomplete import AutocompleteCalls
-from handfast._structures.scores import ScoreCalls
 from handfast.arguments import AsyncRedisClient, AsyncRedisClusterClient, Duration, Kind, OnLimit, OnLost, OnRunning
 
 if TYPE_CHECKING:
+    from handfast._api.aio.autocomplete import AsyncAutocomplete
     from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.once import AsyncOnce
+    from handfast._api.aio.scores import AsyncScores
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
 
@@ -657,8 +655,11 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        from handfast._api.aio.autocomplete import AsyncAutocomplete
+        from handfast._engine.autocomplete import AutocompleteRequest
+
         place = KeySet(self._namespace, "autocomplete", name)
-        return AsyncAutocomplete(self._driver, AutocompleteCalls(place, fold_case=fold_case, ranked=ranked))
+        return AsyncAutocomplete(self._driver, AutocompleteRequest(place, fold_case=fold_case, ranked=ranked))
 
     def scores(self, name: str) -> AsyncScores:
         """Return the scores of a name: a sorted set whose scores only grow. No I/O.
@@ -673,7 +674,10 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        return AsyncScores(self._driver, ScoreCalls(KeySet(self._namespace, "scores", name)))
+        from handfast._api.aio.scores import AsyncScores
+        from handfast._engine.objects import ObjectRequest
+
+        return AsyncScores(self._driver, ObjectRequest(KeySet(self._namespace, "scores", name)))
 
     def names(
         self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10

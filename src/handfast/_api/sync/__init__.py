@@ -12,12 +12,9 @@ from handfast._api.sync.rlock import RLease, RLock
 from handfast._api.sync.rwlock import ReadLock, RWLease, RWLock, WriteLock
 from handfast._api.sync.semaphore import Semaphore
 from handfast._naming import name_publicly
-from handfast._structures.sync.autocomplete import Autocomplete
-from handfast._structures.sync.scores import Scores
 
 __all__ = [
     "Admission",
-    "Autocomplete",
     "Handfast",
     "Lease",
     "LeaseOfAll",
@@ -29,7 +26,6 @@ __all__ = [
     "RWLease",
     "RWLock",
     "ReadLock",
-    "Scores",
     "Semaphore",
     "WriteLock",
 ]

@@ -49,15 +49,13 @@ from handfast._engine.validate import (
     wait_seconds,
 )
 from handfast._objects import BlockOnly, PublicObject
-from handfast._structures.autocomplete import AutocompleteCalls
-from handfast._structures.scores import ScoreCalls
-from handfast._structures.sync.autocomplete import Autocomplete
-from handfast._structures.sync.scores import Scores
 from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
 
 if TYPE_CHECKING:
+    from handfast._api.sync.autocomplete import Autocomplete
     from handfast._api.sync.debounce import Debounce
     from handfast._api.sync.once import Once
+    from handfast._api.sync.scores import Scores
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
 
@@ -657,8 +655,11 @@ class Handfast(BlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
+        from handfast._api.sync.autocomplete import Autocomplete
+        from handfast._engine.autocomplete import AutocompleteRequest
+
         place = KeySet(self._namespace, "autocomplete", name)
-        return Autocomplete(self._driver, AutocompleteCalls(place, fold_case=fold_case, ranked=ranked))
+        return Autocomplete(self._driver, AutocompleteRequest(place, fold_case=fold_case, ranked=ranked))
 
     def scores(self, name: str) -> Scores:
         """Return the scores of a name: a sorted set whose scores only grow. No I/O.
@@ -673,7 +674,10 @@ class Handfast(BlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        return Scores(self._driver, ScoreCalls(KeySet(self._namespace, "scores", name)))
+        from handfast._api.sync.scores import Scores
+        from handfast._engine.objects import ObjectRequest
+
+        return Scores(self._driver, ObjectRequest(KeySet(self._namespace, "scores", name)))
 
     def names(self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10) -> Iterator[NameStatus]:
         """Iterate over the names that the server knows, with the status of each: held, waited for, or used in the last hour.

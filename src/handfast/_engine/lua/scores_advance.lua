@@ -1,6 +1,6 @@
 -- scores_advance: move members forward to new scores, and count the outcomes.
 --
--- KEYS scores answer
+-- KEYS members answer
 -- ARGV scores_and_members...
 -- REPLY advanced added moved stale
 --

@@ -1,20 +1,21 @@
-# Generated from _structures/aio/autocomplete.py by tools/unasync.py: edit that file and run the tool.
+# Generated from _api/aio/autocomplete.py by tools/unasync.py: edit that file and run the tool.
 """An index of names that completes prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from handfast._drivers.sync.driver import SyncDriver
+from handfast._api.sync.object import Object
+from handfast._engine.autocomplete import AutocompleteRequest
 from handfast._engine.validate import check_limit, check_score
-from handfast._objects import Named
-from handfast._structures.autocomplete import AutocompleteCalls, complete
-from handfast._structures.sending import ask, in_batches
+from handfast._naming import name_publicly
+from handfast._protocol.asking import in_batches, reply_to
+from handfast._protocol.completing import complete
 
 __all__ = ["Autocomplete"]
 
 
-class Autocomplete(Named):
+class Autocomplete(Object):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
@@ -29,11 +30,7 @@ class Autocomplete(Named):
         cities.complete("be")
     """
 
-    _request: AutocompleteCalls
-
-    def __init__(self, driver: SyncDriver, calls: AutocompleteCalls) -> None:
-        self._driver = driver
-        self._request = calls
+    _request: AutocompleteRequest
 
     def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
         """Add entries; those that are there already stay.
@@ -79,11 +76,14 @@ class Autocomplete(Named):
 
     def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(self._driver.run(ask(self._request.size()), self.name))
+        return int(self._driver.run(reply_to(self._request.command("ZCARD", "names")), self.name))
 
     def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        self._driver.run(ask(self._request.clear()), self.name)
+        self._driver.run(reply_to(self._request.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
         return [self._request.entry(name) for name in ([names] if isinstance(names, str) else names)]
+
+
+name_publicly(globals(), "handfast")

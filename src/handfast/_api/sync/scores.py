@@ -1,3 +1,4 @@
+# Generated from _api/aio/scores.py by tools/unasync.py: edit that file and run the tool.
 """Members whose scores only grow: when each was last seen, how far each has come."""
 
 from __future__ import annotations
@@ -7,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from handfast._drivers.aio.driver import AsyncDriver
+from handfast._api.sync.object import Object
 from handfast._engine.validate import check_limit, check_score, utf8
-from handfast._objects import Named
-from handfast._structures.scores import ScoreCalls, advance, read_scores
-from handfast._structures.sending import ask, in_batches
+from handfast._naming import name_publicly
+from handfast._protocol.asking import in_batches, reply_to
+from handfast._protocol.scoring import advance, read_scores
 
 if TYPE_CHECKING:
     from handfast.records import Advance, Scored
 
-__all__ = ["AsyncScores"]
+__all__ = ["Scores"]
 
 
-class AsyncScores(Named):
+class Scores(Object):
     """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
     Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is
@@ -30,17 +31,11 @@ class AsyncScores(Named):
 
     Example:
         seen = hf.scores("last-seen")
-        await seen.advance({"worker:1": time.time()})
-        await seen.oldest(limit=5)
+        seen.advance({"worker:1": time.time()})
+        seen.oldest(limit=5)
     """
 
-    _request: ScoreCalls
-
-    def __init__(self, driver: AsyncDriver, calls: ScoreCalls) -> None:
-        self._driver = driver
-        self._request = calls
-
-    async def advance(self, scores: Mapping[str, float]) -> Advance:
+    def advance(self, scores: Mapping[str, float]) -> Advance:
         """Raise members to these scores, and add members that are not there.
 
         The counts are exact even if a reply is lost and the call is sent again: the server keeps each reply for 20 s,
@@ -61,25 +56,30 @@ class AsyncScores(Named):
         if not isinstance(scores, Mapping):
             raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(check_score(score, member), utf8(member, "a member")) for member, score in scores.items()]
-        return await self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
+        return self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
 
-    async def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
+    def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the smallest scores, in ascending order. Takes one round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.run(read_scores(self._request.oldest(check_limit(limit))), self.name)
+        return self._driver.run(
+            read_scores(self._request.command("ZRANGE", "members", 0, check_limit(limit) - 1, "WITHSCORES")), self.name
+        )
 
-    async def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
+    def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the largest scores, in descending order. Takes one round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.run(read_scores(self._request.newest(check_limit(limit))), self.name)
+        return self._driver.run(
+            read_scores(self._request.command("ZREVRANGE", "members", 0, check_limit(limit) - 1, "WITHSCORES")),
+            self.name,
+        )
 
-    async def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
+    def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """Return the members with at least this score, in ascending order. Takes one round trip.
 
         To read on, call it again with the last score returned; members with exactly that score are returned again. If
@@ -90,21 +90,31 @@ class AsyncScores(Named):
             limit: How many members at most, from 1 to 10,000.
         """
         least = score if score == -inf else check_score(score, "since")
-        return await self._driver.run(read_scores(self._request.since(least, check_limit(limit))), self.name)
+        return self._driver.run(
+            read_scores(
+                self._request.command(
+                    "ZRANGEBYSCORE", "members", least, "+inf", "WITHSCORES", "LIMIT", 0, check_limit(limit)
+                )
+            ),
+            self.name,
+        )
 
-    async def remove(self, members: str | Iterable[str]) -> None:
+    def remove(self, members: str | Iterable[str]) -> None:
         """Remove members. Those that are not there are ignored; a later `advance` adds them anew.
 
         Args:
             members: One member, or several.
         """
         encoded = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
-        await self._driver.run(in_batches(self._request.remove, encoded), self.name)
+        self._driver.run(in_batches(lambda batch: self._request.command("ZREM", "members", *batch), encoded), self.name)
 
-    async def size(self) -> int:
+    def size(self) -> int:
         """Return the number of members. Takes one round trip."""
-        return int(await self._driver.run(ask(self._request.size()), self.name))
+        return int(self._driver.run(reply_to(self._request.command("ZCARD", "members")), self.name))
 
-    async def clear(self) -> None:
+    def clear(self) -> None:
         """Remove all members. Takes one round trip."""
-        await self._driver.run(ask(self._request.clear()), self.name)
+        self._driver.run(reply_to(self._request.command("UNLINK", "members")), self.name)
+
+
+name_publicly(globals(), "handfast")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from handfast._drivers.aio.driver import AsyncDriver
+from handfast._api.aio.object import AsyncObject
+from handfast._engine.autocomplete import AutocompleteRequest
 from handfast._engine.validate import check_limit, check_score
-from handfast._objects import Named
-from handfast._structures.autocomplete import AutocompleteCalls, complete
-from handfast._structures.sending import ask, in_batches
+from handfast._naming import name_publicly
+from handfast._protocol.asking import in_batches, reply_to
+from handfast._protocol.completing import complete
 
 __all__ = ["AsyncAutocomplete"]
 
 
-class AsyncAutocomplete(Named):
+class AsyncAutocomplete(AsyncObject):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
@@ -28,11 +29,7 @@ class AsyncAutocomplete(Named):
         await cities.complete("be")
     """
 
-    _request: AutocompleteCalls
-
-    def __init__(self, driver: AsyncDriver, calls: AutocompleteCalls) -> None:
-        self._driver = driver
-        self._request = calls
+    _request: AutocompleteRequest
 
     async def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
         """Add entries; those that are there already stay.
@@ -80,11 +77,14 @@ class AsyncAutocomplete(Named):
 
     async def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(await self._driver.run(ask(self._request.size()), self.name))
+        return int(await self._driver.run(reply_to(self._request.command("ZCARD", "names")), self.name))
 
     async def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        await self._driver.run(ask(self._request.clear()), self.name)
+        await self._driver.run(reply_to(self._request.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
         return [self._request.entry(name) for name in ([names] if isinstance(names, str) else names)]
+
+
+name_publicly(globals(), "handfast")
