@@ -102,6 +102,8 @@ class Stage:
     def __init__(self, client: redis.Redis, subscriber: Any) -> None:
         self.subscriber = subscriber
         self.now_us = START_US
+        self.is_exact = client.info("server")["redis_version"] >= "7.2"
+        """Whether time stands still in a transaction, so that TTLs are the same each time, and what scripts do by them."""
         self._client = client
         self._digests: dict[str, str] = {}
 
@@ -146,8 +148,8 @@ class Stage:
     def _told(self) -> list[tuple[str, bytes]]:
         self.subscriber.ping()
         told = []
-        while (message := self.subscriber.get_message(timeout=10))["type"] != "pong":
-            if message["type"] in ("message", "smessage"):
+        while (message := self.subscriber.get_message(timeout=10)) is None or message["type"] != "pong":
+            if message is not None and message["type"] in ("message", "smessage"):
                 told.append((message["channel"].decode(), message["data"]))
         return told
 
@@ -215,12 +217,14 @@ class Session:
         self._listen(channels, is_there=False)
 
     def _listen(self, channels: tuple[str, ...], *, is_there: bool) -> None:
+        """Subscribe or unsubscribe, and wait until the server has."""
         subscriber = self._stage.subscriber
         for channel in channels:
-            way = "s" * ("{" in channel)
-            getattr(subscriber, way + ("subscribe" if is_there else "unsubscribe"))(channel)
-        for _ in channels:
-            assert subscriber.get_message(timeout=10)["type"].endswith("subscribe")
+            verb = "s" * ("{" in channel) + ("subscribe" if is_there else "unsubscribe")
+            getattr(subscriber, verb)(channel)
+            confirmed = None
+            while confirmed is None or (confirmed["type"], confirmed["channel"]) != (verb, channel.encode()):
+                confirmed = subscriber.get_message(timeout=10)
 
     def _on_lose(self, *parts: str) -> None:
         """Forget these keys, or all."""
@@ -254,11 +258,12 @@ class Session:
         token, call, fields = self._packed(verb, [word for word in words if not word.startswith("!")])
         (outcome,) = self._stage.play(self._state, call)
         with _naming(step):
-            notes = [f"{outcome.commands} commands", *self._laws(call, outcome, waived)]
+            notes = [f"{outcome.commands} commands", *self._laws(call, outcome, waived)] if self._stage.is_exact else []
         if outcome.is_refused:
             yield f"{step} -> {_error(outcome.reply)}"
         else:
-            yield f"{step} -> {self._reply(outcome.reply, fields)}  [{'; '.join(notes)}]"
+            answer = f"{step} -> {self._reply(outcome.reply, fields)}"
+            yield f"{answer}  [{'; '.join(notes)}]"
         for key in sorted({*self._state, *outcome.state}):
             if (one := outcome.state.get(key)) is None:
                 yield f"{ANSWER}{_part(key)} is gone"
@@ -430,7 +435,8 @@ def _naming(step: str) -> Iterator[None]:
 
 def _error(text: str) -> str:
     """Return what a script says that fails, without its place."""
-    return "error: " + re.sub(r"^(?:ERR )?(?:user_script:\d+: )?(.*?) script: .*$", r"\1", text)
+    said = re.sub(r"^.*user_script:\d+: ", "", text)
+    return "error: " + said.partition(" script: ")[0].removeprefix("ERR ")
 
 
 def _script(*names: str) -> Any:

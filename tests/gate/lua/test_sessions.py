@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -40,4 +41,12 @@ def test_session(file, name, stage):
     answered = file.play(name, stage)
     if os.environ.get("HANDFAST_REWRITE"):
         file.rewrite(name, answered)
-    assert answered == file.sessions[name]
+    if stage.is_exact:
+        assert answered == file.sessions[name]
+    else:
+        assert [*map(without_times, answered)] == [*map(without_times, file.sessions[name])]
+
+
+def without_times(line):
+    """Leave out TTLs, and how many commands it took."""
+    return re.sub(r" \d+ s:", "", re.sub(r"  \[.*\]$", "", line))
