@@ -97,6 +97,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("python", "tools/unasync.py", "--check")
+    session.run("python", "tools/exports.py", "--check")
     session.run("python", "tools/check_scripts.py")
     session.run("python", "tools/check_words.py")
     session.run("handfast", "script", "check", "--strict", *LUA_FOLDERS)

@@ -1,4 +1,4 @@
-"""An extension of griffe for the API reference: the code below ``Example:`` in a docstring is shown as code."""
+"""An extension of griffe for the API reference: examples in docstrings are shown as code, and hidden parameters not at all."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ class Examples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # see ab
         """Rewrite the docstring of one object, before it is parsed."""
         if obj.docstring is not None:
             obj.docstring.value = EXAMPLE.sub(_block, obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Leave out the parameter that ``undoing`` gives a method: callers have none."""
+        if any(str(decorator.value) == "undoing" for decorator in func.decorators):
+            func.parameters = griffe.Parameters(*(one for one in func.parameters if one.name not in ("attempt", "/")))
 
 
 def _block(match: re.Match[str]) -> str:

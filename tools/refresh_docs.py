@@ -4,6 +4,7 @@ A section stands between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``. Its 
 page cannot say anything else than they do:
 
 - ``cli``: the commands, read from click;
+- ``objects``: the classes of `handfast._kinds.KINDS`;
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
 - ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
@@ -34,6 +35,7 @@ from typing import Any
 
 import click
 
+from handfast._kinds import KINDS
 from handfast.cli import COMMANDS
 from handfast_lint import RULES
 
@@ -132,6 +134,16 @@ def scripts() -> Iterator[str]:
     for path in sorted(LUA.glob("*.lua")):
         header = takewhile(lambda line: line.startswith("--"), path.read_text(encoding="utf-8").splitlines())
         yield f"### {path.stem}\n\n```lua\n" + "\n".join(header) + "\n```\n"
+
+
+def objects() -> Iterator[str]:
+    """The classes of all kinds that no other page of the reference shows."""
+    folder = ROOT / "docs/reference/api"
+    others = "".join(page.read_text() for page in folder.glob("*.md") if page.name != "primitives.md")
+    for name in [name for kind in KINDS.values() for names in kind.modules.values() for name in names]:
+        if f"::: handfast.{name}\n" not in others:
+            yield f"::: handfast.{name}\n    options:\n      merge_init_into_class: false"
+            yield '      filters: ["!^_(?!_call__$)"]\n'
 
 
 def rules() -> Iterator[str]:
@@ -389,6 +401,7 @@ def _read(name: str) -> Any:
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cli": commands,
+    "objects": objects,
     "scripts": scripts,
     "lint": rules,
     "lock": processes,

@@ -19,6 +19,8 @@ class ObjectKind(NamedTuple):
     """The modules of an API, and the classes of each as the sync API calls them."""
     scripts: str
     """What the names of its scripts begin with."""
+    commands: tuple[str, ...] = ()
+    """The commands that it sends outside of scripts."""
     records: tuple[str, ...] = ()
     """The classes in `handfast.records` that its methods return."""
     limit: int | None = None
@@ -34,17 +36,26 @@ KINDS: Mapping[str, ObjectKind] = {
             "lock_all": ("LockAll", "LeaseOfAll"),
         },
         "permit",
-        ("Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),
+        records=("Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),
         limit=1,
     ),
     "semaphore": ObjectKind({"semaphore": ("Semaphore",)}, "permit", limit=0),
     "rwlock": ObjectKind({"rwlock": ("RWLock", "ReadLock", "WriteLock", "RWLease")}, "permit", limit=1_000_000_000),
-    "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", ("OnceStatus",), limit=1),
-    "limiter": ObjectKind({"limiter": ("Limiter", "Admission")}, "limit", ("LimiterStatus", "Rate", "RateStatus")),
+    "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
+    "limiter": ObjectKind(
+        {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")
+    ),
     "debounce": ObjectKind({"debounce": ("Debounce",)}, "debounce"),
-    "latch": ObjectKind({"latch": ("Latch",)}, "latch", ("LatchStatus",)),
-    "autocomplete": ObjectKind({"autocomplete": ("Autocomplete",)}, "names"),
-    "scores": ObjectKind({"scores": ("Scores",)}, "scores", ("Advance", "Scored")),
+    "latch": ObjectKind({"latch": ("Latch",)}, "latch", commands=("del",), records=("LatchStatus",)),
+    "autocomplete": ObjectKind(
+        {"autocomplete": ("Autocomplete",)}, "names", commands=("unlink", "zadd", "zcard", "zrangebylex", "zrem")
+    ),
+    "scores": ObjectKind(
+        {"scores": ("Scores",)},
+        "scores",
+        commands=("unlink", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrange"),
+        records=("Advance", "Scored"),
+    ),
 }
 """Each kind, by the word in its keys."""
 

@@ -6,6 +6,7 @@
     ├── QueueFull           contention: the queue has max_waiters requests already
     ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
+    ├── WaitTimeout         contention: what was waited for did not come within the caller's timeout (also a TimeoutError)
     ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
     ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
     ├── KeyReused           caller: the key was used with another fingerprint
@@ -55,6 +56,7 @@ __all__ = [
     "ServerRefused",
     "ServerUnsupported",
     "UnknownLayout",
+    "WaitTimeout",
     "WouldDeadlock",
 ]
 
@@ -109,6 +111,22 @@ class AcquireTimeout(HandfastError, TimeoutError):
         self.timeout = timeout
         self.status = status
         self.position = position
+
+
+class WaitTimeout(HandfastError, TimeoutError):
+    """A latch was not open within the caller's whole timeout.
+
+    Attributes:
+        timeout: The timeout of the call, in seconds.
+        left: How many parts were still to be done.
+    """
+
+    def __init__(self, name: str, timeout: float, left: int) -> None:
+        what = f"was not open within {timeout:g} s" if timeout else "is not open"
+        parts = "1 part is" if left == 1 else f"{left:,} parts are"
+        super().__init__(f"{name!r} {what}: {parts} still to be done", name=name)
+        self.timeout = timeout
+        self.left = left
 
 
 class AcquireCancelled(HandfastError):

@@ -15,6 +15,7 @@ from handfast.arguments import Duration, Kind
 __all__ = [
     "Advance",
     "Holder",
+    "LatchStatus",
     "LimiterStatus",
     "LockStatus",
     "NameStatus",
@@ -255,6 +256,26 @@ class LimiterStatus:
         by = f" by {self.last.by}" if self.last is not None and self.last.what == "pause" else ""
         pause = f"; paused for {self.paused_for:,.1f} s{by}" if self.paused_for else ""
         return f"{', '.join(map(str, self.rates))}; {self.waiting:,} waiting{pause}"
+
+
+@dataclass(frozen=True, slots=True)
+class LatchStatus:
+    """How far a latch has come, at one instant of the server.
+
+    Attributes:
+        done: The parts that are done, in their order; at most 1,000 of them.
+        left: How many parts are still to be done; 0 if the latch is open.
+        waiting: How many threads wait, and event loops with tasks that wait. One that gave up or died counts for up to
+            15 seconds.
+    """
+
+    done: tuple[str, ...]
+    left: int
+    waiting: int
+
+    def __str__(self) -> str:
+        """Return a line for a log: ``5 to be done; 2 waiting``."""
+        return f"{f'{self.left:,} to be done' if self.left else 'open'}; {self.waiting:,} waiting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from handfast.compat import AsyncRedisLock, RedisLock
 from handfast.fencing import advance_fence, delete_if_newer, hset_if_newer, latest_fence, set_if_newer
 from handfast_lab.chaos.apis import Api, Started, settled
 from handfast_lab.stored import read_stored
+from tests._support.objects import OBJECTS
 
 __all__ = ["KEYS", "TTL", "WORKLOADS", "Observation", "Workload"]
 
@@ -121,6 +122,8 @@ class Workload:
     def _observe(self, what: str, outcome: str, error: str = "") -> None:
         self.observations.append(Observation(what, outcome, error))
 
+
+Script: TypeAlias = Callable[[Workload], Awaitable[None]]
 
 END_LEASE = """local text = redis.call('HGET', KEYS[1], 's')
 redis.call('HSET', KEYS[1], 's', struct.pack('<d', 0) .. string.sub(text, 9))"""
@@ -332,6 +335,25 @@ async def _scores(workload: Workload) -> None:
     await workload.record("clear", scores.clear)
 
 
+def _sample(kind: str) -> Script:
+    """Return the workload of an object that its row describes."""
+    sample = OBJECTS[kind]
+
+    async def workload_of(workload: Workload) -> None:
+        async def wait() -> None:
+            await workload.record("wait", sample.wait, workload.one, "a")
+
+        waiting = workload.api.start(wait)
+        await workload.wait_for_key(f"{{hf:{kind}:a}}:{sample.waits}", 1)
+        await workload.record("use", sample.use, workload.other, "a")
+        await workload.record("let go", sample.let_go, workload.other, "a")
+        await workload.join(waiting)
+        for method in sample.others:
+            await workload.record(method, getattr(sample.make(workload.one, "a"), method))
+
+    return workload_of
+
+
 async def _min_replicas(workload: Workload) -> None:
     """The server has no replicas, so none is granted."""
     await _lock(workload)
@@ -374,8 +396,6 @@ async def _fencing(workload: Workload) -> None:
     await workload.record("latest", latest_fence, workload.one, fields)
 
 
-Script: TypeAlias = Callable[[Workload], Awaitable[None]]
-
 WORKLOADS: dict[str, Script] = {
     "lock": _lock,
     "semaphore": _semaphore,
@@ -383,6 +403,7 @@ WORKLOADS: dict[str, Script] = {
     "lock_all": _lock_all,
     "limiter": _limiter,
     "debounce": _debounce,
+    "latch": _sample("latch"),
     "once": _once,
     "names": _names,
     "check_server": _check_server,

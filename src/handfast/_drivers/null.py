@@ -176,6 +176,10 @@ class NullDriver:
         """Perform the protocol of such an attempt."""
         return _perform(steps)
 
+    def watch(self, _attempt: BaseAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
+        """Return the answer that waits for nothing."""
+        return _perform(steps(until))
+
     def undo(self, attempt: BaseAttempt) -> None:
         """Do nothing: there is nothing to leave behind."""
 

@@ -12,17 +12,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from handfast._engine.calls import INSPECT, MAX_PERMITS, PARTS
+from handfast._engine.calls import INSPECT, PARTS
 from handfast._engine.effects import Call
 from handfast._engine.keys import SEPARATOR, KeySet, key_pattern, read_key
 from handfast._engine.script import command, pack
 from handfast._engine.validate import utf8
+from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
 __all__ = ["LIMITS", "NamePattern", "inspect_all"]
 
-LIMITS: dict[str, int] = {"lock": 1, "semaphore": 0, "rwlock": MAX_PERMITS, "once": 1}
-"""The limit of each kind; 0 where each request brings its own."""
+LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
+"""The limit of each kind with leases; 0 where each request brings its own."""
 
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""

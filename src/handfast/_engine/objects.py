@@ -14,10 +14,10 @@ from handfast._engine.constants import TOKEN_SIZE
 from handfast._engine.contract import WANTS, contract_of
 from handfast._engine.effects import Call, make_call
 from handfast._engine.keys import KeySet
-from handfast._engine.kinds import KINDS
 from handfast._engine.packing import double
 from handfast._engine.resp import bulk
 from handfast._engine.script import CommandPrefix, LuaScript, command, load, pack
+from handfast._kinds import KINDS
 
 __all__ = ["ObjectRequest"]
 
@@ -50,6 +50,11 @@ class ObjectRequest:
         self.place: KeySet = place
         self.fixed: dict[str, Any] = fixed
         self._shapes: dict[str, _Shape] = {}
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """What it asks for: requests with the same have the same answer."""
+        return self.place.tag, *self.fixed.values()
 
     def keyed(self, parts: tuple[str, ...]) -> ObjectRequest:
         """Return the same request for a name with these parts behind it."""

@@ -212,10 +212,10 @@ def check_int(value: int, what: str, most: int, *, least: int = 1) -> int:
     return value
 
 
-def key_parts(parts: Sequence[KeyPart]) -> tuple[str, ...]:
+def key_parts(parts: Sequence[KeyPart], need: str = "a key must have") -> tuple[str, ...]:
     """Return the texts of the parts of a key: at least one, each of 1 byte to 16 KiB of UTF-8."""
     if not parts:
-        raise TypeError("a key must have at least one part")
+        raise TypeError(f"{need} at least one part")
     return tuple(map(_key_part, parts))
 
 

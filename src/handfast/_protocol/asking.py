@@ -10,12 +10,18 @@ from typing import Any, TypeVar
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._engine.objects import ObjectRequest
-from handfast._protocol.acquire import MAX_POLL_S, BaseAttempt, cancel
+from handfast._protocol.acquire import BaseAttempt
 
-__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "wait"]
+__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "watch"]
 
 BATCH = 500
 """Items in one call: about 1 ms of the server's time for a set with a million members."""
+
+WATCH_POLL_S = 5.0
+"""How often who waits for a message asks in any case, in seconds."""
+
+WATCH_MS = round(3 * WATCH_POLL_S * 1000)
+"""For how long the server keeps a message for who has not asked again, in ms."""
 
 T = TypeVar("T")
 
@@ -57,20 +63,19 @@ def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:
             return numbers
 
 
-def wait(attempt: ObjectAttempt, verb: str, until: float, **values: Any) -> Steps[list[Any] | None]:
-    """Ask until the reply is another than ``waits``: by a message, and by polls in case that is lost.
+def watch(attempt: ObjectAttempt, verb: str, until: float) -> Steps[Answer]:
+    """Ask until the reply is another than ``waits``, or that moment is over. Return the last reply.
 
-    Return its tag and numbers; None if the moment ``until`` comes first, when the call is withdrawn.
+    A message says to look again; each call asks for one, for the time that is left. As it may be lost, the call is
+    repeated in any case. There is nothing to take back: the server forgets in time who wanted a message.
     """
-    attempt.may_be_there = True
+    now = attempt.asked_at
     while True:
-        answer: Answer = yield attempt.request.call(verb, attempt.token, **values)
-        fields = answer.fields
-        if fields[0] != b"waits":
-            attempt.rejected()
-            return fields
-        attempt.position = 0
-        waking: Waking = yield Park(attempt.token, min(until, answer.sent_at + MAX_POLL_S))
-        if waking.woke_at >= until:
-            yield from cancel(attempt)
-            return None
+        wait_ms = round(min(WATCH_MS, 1000 * max(0.0, until - now)))
+        answer: Answer = yield attempt.request.call(verb, attempt.token, wait_ms=wait_ms)
+        if answer.fields[0] != b"waits" or answer.sent_at >= until:
+            return answer
+        waking: Waking = yield Park(attempt.token, min(until, answer.sent_at + WATCH_POLL_S))
+        now = waking.woke_at
+        if now >= until:
+            return answer

@@ -13,19 +13,17 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import get_args
 
-from handfast._engine.autocomplete import AutocompleteRequest
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
-from handfast._engine.kinds import KINDS
 from handfast._engine.names import LIMITS, NamePattern
-from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
+from handfast._kinds import KINDS
 from handfast.acl.commands import commands_of
 from handfast.arguments import Kind
 from handfast.fencing.values import guard_key
@@ -92,9 +90,9 @@ def _lock_all(namespace: str) -> Use:
 
 
 def _object(kind: str, namespace: str) -> Use:
-    """What an object without leases uses: the scripts that are called after it."""
+    """What an object without leases uses: the scripts that are called after it, and the commands of its kind."""
     names = sorted(path.removesuffix(".lua") for path in lua_texts() if path.startswith(f"{KINDS[kind].scripts}_"))
-    return Use(tuple(map(load, names)), frozenset(), (keys_of_kind(namespace, kind),))
+    return Use(tuple(map(load, names)), frozenset(KINDS[kind].commands), (keys_of_kind(namespace, kind),))
 
 
 def _once(namespace: str) -> Use:
@@ -137,22 +135,6 @@ def _min_replicas(namespace: str) -> Use:
     return replace(use, plain=use.plain | {"publish", "wait"})
 
 
-def _autocomplete(namespace: str) -> Use:
-    calls: list[Call] = []
-    for ranked in (False, True):
-        index = AutocompleteRequest(KeySet(namespace, "autocomplete", "-"), fold_case=False, ranked=ranked)
-        calls += [index.add([b"x"]), index.remove([b"x"]), index.command("ZCARD", "names"), index.clear()]
-        calls += [index.rank([(b"x", 0.0)]), index.best(b"", 1)] if ranked else [index.first(b"", 1)]
-    return _use(calls, namespace, "autocomplete")
-
-
-def _scores(namespace: str) -> Use:
-    request = ObjectRequest(KeySet(namespace, "scores", "-"))
-    reads = "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZCARD", "ZREM", "UNLINK"
-    calls = [request.call("advance", more=[0, b"x"]), *(request.command(name, "members") for name in reads)]
-    return _use(calls, namespace, "scores")
-
-
 def _use(calls: Iterable[Call | None], namespace: str, kind: str) -> Use:
     heads = {call.prefix.name: call.prefix for call in calls if call}
     scripts = tuple(load(head.name) for head in heads.values() if head.digest)
@@ -179,19 +161,20 @@ def _of_package(package: str) -> tuple[LuaScript, ...]:
     return tuple(found)
 
 
-NAMESPACED: dict[str, Callable[[str], Use]] = {
+_OWN: dict[str, Callable[[str], Use]] = {
     "lock": partial(_permits, "lock", more=_batches),
     "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
-    "lock_all": _lock_all,
-    "limiter": partial(_object, "limiter"),
-    "debounce": partial(_object, "debounce"),
     "once": _once,
+}
+"""Kinds with leases, which share their scripts."""
+
+NAMESPACED: dict[str, Callable[[str], Use]] = {
+    **{kind: _OWN.get(kind, partial(_object, kind)) for kind in KINDS},
+    "lock_all": _lock_all,
     "names": _names,
     "check_server": _check_server,
     "min_replicas": _min_replicas,
-    "autocomplete": _autocomplete,
-    "scores": _scores,
 }
 """Primitives with keys in a namespace, by the name of the client's method; each function takes the namespace.
 

@@ -44,6 +44,10 @@ TASKS = {
             "Release a lease by its token, or take NAME away from its holders.",
         ),
     },
+    "Wait for each other": {
+        "done": ("handfast.cli.latch:done", "Say that parts of NAME are done, and print how many are left."),
+        "wait": ("handfast.cli.latch:wait", "Wait until all parts of NAME are done."),
+    },
     "See who holds what": {
         "ls": ("handfast.cli.operate.ls:command", "List the names that are held and waited for."),
         "show": (

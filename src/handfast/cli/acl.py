@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from handfast._kinds import KINDS
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, redis_client, unreachable
 from handfast.cli.primitives import parse_uses
@@ -23,6 +24,9 @@ MISSING = 1
 
 PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- a placeholder, which a server refuses
 """Stands for the password in the printed line."""
+
+OBJECTS = (*KINDS, "lock_all")
+"""What a client may use, by the names of its methods."""
 
 EPILOG = """
 \b
@@ -55,8 +59,8 @@ def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option(
     "--for",
     "wanted",
-    default="lock,semaphore,rwlock,lock_all,limiter,debounce,once,autocomplete,scores",
-    show_default="lock, semaphore, rwlock, lock_all, limiter, debounce, once, autocomplete, scores",  # with blanks, where lines may end
+    default=",".join(OBJECTS),
+    show_default=", ".join(OBJECTS),  # with blanks, where lines may end
     metavar="USE,...",
     callback=parse_uses,
     help="What the user works with: any of these; names, which is what ls, show and release need; check_server, which is "

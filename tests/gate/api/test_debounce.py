@@ -8,16 +8,10 @@ from math import inf
 
 import pytest
 
-from handfast import ClientClosed, Handfast, ServerRefused
-from handfast._api.sync import debounce as sync_debounce
-from handfast._drivers import driver as base
-from handfast._drivers.sync import driver, performing, session
-from handfast._protocol import debouncing
-from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
+from handfast.testing import FaultProxy, script
 from tests._support.apis import ASYNCIO, CROWDED, SYNC
-from tests._support.cancelling import settled as quiet
 from tests._support.family import scripts_run
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import eventually_async
 
 BURST = "{hf:debounce:a}:burst"
 LONG = 300.0
@@ -88,16 +82,6 @@ async def test_keys_have_nothing_to_do_with_each_other(here, there, raw):
     assert await asyncio.wait_for(asyncio.gather(*runs), 20) == [True] * 3
 
 
-async def test_the_client_that_is_closed_ends_its_calls(api, server, raw):
-    client = api.client(server.url)
-    call = await start(raw, client.debounce("a", LONG))
-    await client.close()
-    with pytest.raises(ClientClosed):
-        await asyncio.wait_for(call, 20)
-    with pytest.raises(ClientClosed):
-        await client.debounce("a", LONG).wait()
-
-
 async def test_lost_replies_make_no_second_call_and_no_second_run(api, there, server, raw):
     with FaultProxy(server.url) as proxy:
         async with api.client(proxy.url) as client:
@@ -110,25 +94,6 @@ async def test_lost_replies_make_no_second_call_and_no_second_run(api, there, se
             assert await asyncio.wait_for(wait(client.debounce("a", 0.05)), 20) is True
             assert await asyncio.wait_for(second, 20) is False
     assert not raw.hexists(BURST, "token")
-
-
-async def test_a_call_whose_connection_breaks_hears_over_the_next_one(api, there, server, raw):
-    async with api.client(server.url) as client:
-        first = await start(raw, client.debounce("a", LONG))
-        inbox = raw.hget(BURST, "inbox")
-        raw.client_kill_filter(_type="pubsub")
-        await eventually_async(lambda: raw.hget(BURST, "inbox") != inbox)
-        second = await start(raw, there.debounce("a", LONG))
-        assert await asyncio.wait_for(first, 20) is False
-        assert await asyncio.wait_for(wait(there.debounce("a", 0.01)), 20)
-        assert await second is False
-
-
-async def test_at_maxmemory_a_call_is_refused(here, raw):
-    await here.debounce("a", 0.01).wait()
-    raw.config_set("maxmemory", 1)
-    with pytest.raises(ServerRefused):
-        await here.debounce("a", 0.01).wait()
 
 
 @pytest.mark.parametrize(
@@ -181,34 +146,3 @@ async def test_a_decorated_coroutine_function_returns_nothing_where_a_later_call
     assert await late() == "done"
     assert await first is None
     assert calls == ["late"]
-
-
-# --- cancellations and interrupts
-
-
-async def test_a_cancellation_at_any_await_leaves_no_burst_behind(mine, raw):
-    debounce, cancelled = mine.debounce("a", 0.02), 0
-    async for outcome in cancel_everywhere(debounce.wait, twice=True):
-        await quiet(mine)
-        cancelled += outcome.how == "stopped"
-        assert outcome.how in ("stopped", "finished")
-        assert not raw.hexists(BURST, "token"), outcome
-    assert cancelled >= 2
-
-
-def test_an_interrupt_at_any_point_leaves_no_burst_behind(hf, raw):
-    debounce, struck = hf.debounce("a", 0.002), 0
-    for outcome in interrupt_everywhere(
-        debounce.wait, within=[sync_debounce, base, driver, performing, debouncing, session]
-    ):
-        struck += outcome.how == "stopped"
-        try:
-            eventually(lambda: not raw.hexists(BURST, "token"))
-        except AssertionError:
-            pytest.fail(f"left behind: {outcome}")
-    assert struck > 20
-
-
-def test_without_a_server_each_call_runs_at_once():
-    with Handfast("null:") as hf:
-        assert hf.debounce("a", LONG).wait() is True

@@ -44,6 +44,7 @@ def test_the_commands_are_listed_without_importing_them(words, variables):
     assert "redis" not in imported
     assert {name for name in imported if name.startswith("handfast")} <= {
         "handfast",
+        "handfast._kinds",
         "handfast._naming",
         "handfast._version",
         "handfast.arguments",

@@ -54,6 +54,7 @@ from handfast.arguments import AsyncRedisClient, AsyncRedisClusterClient, Durati
 if TYPE_CHECKING:
     from handfast._api.aio.autocomplete import AsyncAutocomplete
     from handfast._api.aio.debounce import AsyncDebounce
+    from handfast._api.aio.latch import AsyncLatch
     from handfast._api.aio.once import AsyncOnce
     from handfast._api.aio.scores import AsyncScores
     from handfast._engine.names import NamePattern
@@ -544,6 +545,31 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         place = KeySet(self._namespace, "debounce", name)
         request = ObjectRequest(place, quiet_ms=quiet_ms, at_most_ms=at_most_ms)
         return AsyncDebounce(self._driver, request, parameter_names(by))
+
+    def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
+        """Return the latch of a name, which opens once that many parts are done. No I/O.
+
+        Example:
+            latch = hf.latch("import:2026-11-22", 8)
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the latch.
+            count: How many parts there are, from 1 to 100,000. Each client waits for its own.
+            ttl: Seconds that parts are remembered after the last one, from 0.001 s to 366 days: a number or a timedelta.
+
+        Returns:
+            The latch.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
+        from handfast._api.aio.latch import AsyncLatch
+        from handfast._engine.objects import ObjectRequest
+
+        count, ttl_ms = check_int(count, "count", 100_000), milliseconds(ttl, "ttl")
+        place = KeySet(self._namespace, "latch", name)
+        return AsyncLatch(self._driver, ObjectRequest(place, count=count, ttl_ms=ttl_ms))
 
     def once(
         self,

@@ -9,11 +9,12 @@ from math import inf
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.effects import Answer
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.validate import key_parts
 from handfast._objects import Named
 from handfast._protocol.acquire import BaseAttempt
-from handfast._protocol.asking import ObjectAttempt, wait
+from handfast._protocol.asking import ObjectAttempt, watch
 from handfast._signatures import signature_of
 from handfast.arguments import KeyPart
 
@@ -82,7 +83,9 @@ class Object(Named):
         """
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
 
-    def _wait(self, attempt: ObjectAttempt, verb: str, timeout: float | None, **values: Any) -> list[Any] | None:
-        """Ask until the reply is another than ``waits``. Return its tag and numbers; None after the timeout."""
+    def _watch(self, verb: str, timeout: float | None) -> list[Any]:
+        """Ask until the reply is another than ``waits``, or for so many seconds. Return tag and numbers of the last reply."""
+        attempt = self._driver.begin(ObjectAttempt, self._request)
         until = inf if timeout is None else attempt.asked_at + timeout
-        return self._driver.wait(attempt, wait(attempt, verb, until, **values), until)
+        answer: Answer = self._driver.watch(attempt, lambda until: watch(attempt, verb, until), until)
+        return answer.fields

@@ -19,7 +19,7 @@ import weakref
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from asyncio import current_task as current_task_of
 from binascii import hexlify
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,7 +37,7 @@ from handfast._drivers.failures import (
     OWN_ERRORS,
 )
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Steps
+from handfast._engine.effects import Answer, Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import GONE, LeaseState, downgrade, release, renew
@@ -46,6 +46,7 @@ from handfast._protocol.waiting import Watch
 from handfast.errors import AcquireTimeout, ClientClosed, NotHeld
 
 if TYPE_CHECKING:
+    from handfast._protocol.asking import ObjectAttempt
     from handfast._protocol.detached import DetachedLease
 
 __all__ = ["AsyncDriver"]
@@ -139,6 +140,15 @@ class AsyncDriver(Driver[AsyncConnector]):
             context.session.forget(attempt.token)
         self._check_open(name)
         return result
+
+    async def watch(self, attempt: ObjectAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
+        """Wait for an answer until that moment at most. Of all tasks that wait for the same, one asks."""
+
+        async def ask(until: float) -> Answer:
+            return await self.wait(attempt, steps(until), until, once=until <= attempt.asked_at)
+
+        request = attempt.request
+        return await self._context(request.name).waits.share(request.question, attempt.asked_at, until, ask)
 
     async def undo(self, attempt: BaseAttempt) -> None:
         """Leave nothing behind: no queue entry, no permit, no renewal.

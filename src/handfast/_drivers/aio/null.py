@@ -34,6 +34,7 @@ class AsyncNullDriver(NullDriver):
     acquire_in_turns = _awaitable(NullDriver.acquire_in_turns)
     try_acquire = _awaitable(NullDriver.try_acquire)
     wait = _awaitable(NullDriver.wait)
+    watch = _awaitable(NullDriver.watch)
     undo = _awaitable(NullDriver.undo)
     release = _awaitable(NullDriver.release)
     leave = _awaitable(NullDriver.leave)

@@ -1,8 +1,11 @@
-"""Tasks of one event loop that ask for the same thing, and for which the same answer will do: they take turns to ask.
+"""Tasks of one event loop that ask for the same thing, and for which the same answer will do.
 
-One asks at a time, and waits in the server's queue for all; the others wait here. An answer is for all who came before
-the turn in which it was asked for, so none is older than the call that gets it. Of a thousand tasks that want one
-result, three or four ask.
+Where an answer may be for one task alone, they take turns: one asks at a time, and waits in the server's queue for all;
+the others wait here. An answer is for all who came before the turn in which it was asked for, so none is older than the
+call that gets it. Of a thousand tasks that want one result, three or four ask.
+
+Where an answer is for all, one asks and the others wait for that: a thousand tasks that wait for one latch are one waiter
+on the server.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import copy_exception
+from handfast._engine.effects import Answer
 from handfast._engine.once import Recorded
 from handfast.errors import ClientClosed, KeyReused, QueueFull, ServerRefused
 
@@ -47,6 +51,8 @@ class SharedWaits:
 
     def __init__(self) -> None:
         self._turns: dict[Hashable, _Turns] = {}
+        self._shared: dict[Hashable, list[asyncio.Future[Answer | Exception | None]]] = {}
+        """The tasks that wait for an answer which one more asks for."""
 
     async def ask(
         self,
@@ -79,6 +85,62 @@ class SharedWaits:
             turns.tasks -= 1
             if not turns.tasks:
                 del self._turns[question]
+
+    async def share(
+        self, question: Hashable, came_at: float, until: float, ask: Callable[[float], Awaitable[Answer]]
+    ) -> Answer:
+        """Return the answer to a question that is for all who ask it, and that was asked after this caller came.
+
+        One of them asks until its time is over; the others wait for that, and ask themselves where it ends without an
+        answer. Raises what ``ask`` raises.
+        """
+        while True:
+            others = self._shared.get(question)
+            if others is None:
+                return await self._ask_for_all(question, until, ask)
+            answer = await _answered(others, until)
+            if isinstance(answer, Exception):
+                raise copy_exception(answer)
+            if answer is not None and answer.sent_at >= came_at:
+                return answer
+            if monotonic() >= until:
+                return await self.share(("last", question), monotonic(), inf, lambda _: ask(-inf))
+
+    async def _ask_for_all(self, question: Hashable, until: float, ask: Callable[[float], Awaitable[Answer]]) -> Answer:
+        others: list[asyncio.Future[Answer | Exception | None]] = []
+        self._shared[question] = others
+        result: Answer | Exception | None = None
+        try:
+            result = answer = await ask(until)
+            if monotonic() >= until:
+                result = None  # others may have more time
+            return answer
+        except ANSWERS as error:
+            result = copy_exception(error)
+            raise
+        finally:
+            del self._shared[question]
+            for other in others:
+                if not other.done():
+                    other.set_result(result)
+
+
+async def _answered(others: list[asyncio.Future[Answer | Exception | None]], until: float) -> Answer | Exception | None:
+    """Wait for what another task asks for. None at the moment ``until``, or where that task ends without an answer."""
+    loop = asyncio.get_running_loop()
+    mine: asyncio.Future[Answer | Exception | None] = loop.create_future()
+    others.append(mine)
+    alarm = None if until == inf else loop.call_later(until - monotonic(), _end, mine)
+    try:
+        return await mine
+    finally:
+        if alarm is not None:
+            alarm.cancel()
+
+
+def _end(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def _asked(turns: _Turns, ask: Callable[[], Awaitable[T]]) -> T:

@@ -40,7 +40,7 @@ from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Steps
+from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
@@ -67,6 +67,7 @@ from handfast.errors import (
 if TYPE_CHECKING:
     from handfast._drivers.sync.primary_watch import PrimaryWatch
     from handfast._drivers.sync.renewers import Renewers
+    from handfast._protocol.asking import ObjectAttempt
     from handfast._protocol.detached import DetachedLease
 
 __all__ = ["SyncDriver"]
@@ -230,6 +231,10 @@ class SyncDriver(Driver[SyncConnector]):
         if self._pool.closed:
             raise ClientClosed(name)
         return result
+
+    def watch(self, attempt: ObjectAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
+        """Wait for an answer until that moment at most. Threads ask each for itself, as in `acquire_in_turns`."""
+        return self.wait(attempt, steps(until), until, once=until <= attempt.asked_at)
 
     def undo(self, attempt: BaseAttempt) -> None:
         """Leave nothing behind: no queue entry, no permit, no renewal."""

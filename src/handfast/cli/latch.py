@@ -1,0 +1,96 @@
+"""``handfast done`` and ``handfast wait``: many jobs say that they are done, and others wait for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.operate.looking import connected
+from handfast.cli.program import BUSY, say
+from handfast.cli.supervision.signals import Interrupted, Signals
+
+__all__ = ["done", "wait"]
+
+DONE = """
+\b
+Exit codes:
+   0  the parts are noted
+  64  wrong usage
+  69  the server cannot be reached, or it refused the request
+"""
+
+WAIT = """
+\b
+Exit codes:
+     0  all parts are done
+    64  wrong usage
+    69  the server cannot be reached, or it refused the request
+    75  not all were done in the time allowed
+ 128+n  signal n ended the wait
+
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
+"""
+
+of_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--of", "count", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many parts there are."
+)
+
+
+@click.command("done", epilog=DONE)
+@click.argument("name", callback=parse_name)
+@click.argument("parts", nargs=-1, required=True, metavar="PART...")
+@of_option
+@click.option(
+    "--ttl",
+    callback=parse_duration,
+    default="1d",
+    metavar="TIME",
+    show_default=True,
+    help="How long parts are remembered.",
+)
+@server_options
+@namespace_option
+def done(*, name: str, parts: tuple[str, ...], count: int, ttl: float, url: str, namespace: str) -> None:
+    """Say that parts of NAME are done, and print how many are left.
+
+    Once N different parts are done, `handfast wait NAME` returns. A part that is done twice counts once.
+    """
+    with connected(url, namespace=namespace) as client:
+        left = client.latch(name, count, ttl=ttl).done(*parts)
+    click.echo(f"{left:,} to be done" if left else "all are done")
+
+
+@click.command("wait", epilog=WAIT)
+@click.argument("name", callback=parse_name)
+@of_option
+@click.option(
+    "-w",
+    "--wait",
+    "seconds",
+    callback=parse_duration_or_zero,
+    metavar="TIME",
+    help="Wait at most this long; 0 does not wait.  [default: no limit]",
+)
+@server_options
+@namespace_option
+@click.pass_context
+def wait(ctx: click.Context, /, *, name: str, count: int, seconds: float | None, url: str, namespace: str) -> None:
+    """Wait until all parts of NAME are done.
+
+    That is when `handfast done NAME` was called for N different parts. Give the same N wherever NAME is used.
+    """
+    from handfast import WaitTimeout
+
+    try:
+        with Signals(), connected(url, namespace=namespace) as client:
+            try:
+                client.latch(name, count).wait(timeout=seconds)
+            except WaitTimeout as error:
+                say(str(error))
+                ctx.exit(BUSY)
+    except Interrupted as interruption:
+        ctx.exit(128 + interruption.number)

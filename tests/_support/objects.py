@@ -1,0 +1,71 @@
+"""How to use each object without leases: a row for each, for the tests that ask the same of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["OBJECTS", "Sample"]
+
+
+class Sample(NamedTuple):
+    """What to do with an object. Each function takes a client and a name."""
+
+    make: Callable[[Any, str], Any]
+    use: Callable[[Any, str], Any]
+    """A call that waits for nothing, or for a moment."""
+    script: str
+    """The script, or the command, that it needs."""
+    short: Callable[[Any, str], Any] | None = None
+    """A call that waits, and ends by itself in a moment; None where none waits."""
+    wait: Callable[[Any, str], Any] | None = None
+    """A call that waits until `let_go`."""
+    let_go: Callable[[Any, str], Any] | None = None
+    waits: str = ""
+    """The key that is there while one waits, and behind a dot a field of it."""
+    forgets: bool = False
+    """Whether a call that gives up is only forgotten in time: then it leaves that key."""
+    others: tuple[str, ...] = ()
+    """Methods without arguments."""
+
+
+OBJECTS = {
+    "limiter": Sample(
+        lambda client, name: client.limiter(name, "1/h"),
+        lambda client, name: client.limiter(name, "1/h").try_acquire(),
+        "limit_acquire",
+        lambda client, name: client.limiter(name, "1/4ms").acquire(),
+        lambda client, name: client.limiter(name, "1/h").acquire(),
+        lambda client, name: client.limiter(name, "1/h").reset(),
+        "queue",
+    ),
+    "debounce": Sample(
+        lambda client, name: client.debounce(name, 300.0),
+        lambda client, name: client.debounce(name, 0.01).wait(),
+        "debounce_enter",
+        lambda client, name: client.debounce(name, 0.002).wait(),
+        lambda client, name: client.debounce(name, 300.0).wait(),
+        lambda client, name: client.debounce(name, 0.01).wait(),
+        "burst.token",
+    ),
+    "latch": Sample(
+        lambda client, name: client.latch(name, 2),
+        lambda client, name: client.latch(name, 2).done("x"),
+        "latch_done",
+        lambda client, name: client.latch(name, 2).wait(timeout=0.002),
+        lambda client, name: client.latch(name, 2).wait(),
+        lambda client, name: client.latch(name, 2).done("x", "y"),
+        "watchers",
+        forgets=True,
+        others=("status", "forget"),
+    ),
+    "autocomplete": Sample(
+        lambda client, name: client.autocomplete(name), lambda client, name: client.autocomplete(name).add("x"), "ZADD"
+    ),
+    "scores": Sample(
+        lambda client, name: client.scores(name),
+        lambda client, name: client.scores(name).advance({"x": 1}),
+        "scores_advance",
+    ),
+}
+"""By the kind of their keys."""
