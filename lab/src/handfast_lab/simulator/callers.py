@@ -12,6 +12,7 @@ from typing import Any
 from handfast.errors import ServerRefused
 from handfast_lab.simulator.burst_callers import Debounced
 from handfast_lab.simulator.client import Client
+from handfast_lab.simulator.latches import Latched
 from handfast_lab.simulator.lease_callers import ENDS, Leased
 from handfast_lab.simulator.limiter_callers import Limited
 from handfast_lab.simulator.once_callers import Running
@@ -46,7 +47,7 @@ async def carry_out(world: World, watch: Watch, client: Client, orders: list[Ord
 
 
 def _caller_of(order: Order) -> Any:
-    kinds: dict[str, Any] = {"limiter": Limited, "once": Running, "debounce": Debounced}
+    kinds: dict[str, Any] = {"limiter": Limited, "once": Running, "debounce": Debounced, "latch": Latched}
     return kinds.get(order.target.kind, Leased)
 
 

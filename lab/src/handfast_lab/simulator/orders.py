@@ -27,7 +27,7 @@ class Recording(NamedTuple):
 
 class _Target(NamedTuple):
     kind: str
-    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, or
+    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``, or
     ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
@@ -68,12 +68,12 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
     timeout: float | None = None
-    """In seconds; of a ``wait``, how long its burst lasts at most."""
+    """In seconds; of a ``wait`` for quiet, how long its burst lasts at most; of ``done``, the number of the part."""
     hold: float = 0.0
     """For how long it holds what it gets, in seconds; of a ``wait``, for how long it has to be quiet."""
     block: float = 0.0

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from handfast._engine.calls import MAX_PERMITS
 from handfast_lab.simulator.burst_plans import BurstDrawing
 from handfast_lab.simulator.drawing import Drawing
+from handfast_lab.simulator.latches import LatchDrawing
 from handfast_lab.simulator.limiter_plans import LimiterDrawing
 from handfast_lab.simulator.once_plans import OnceDrawing
 from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 10
+VERSION = 11
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -28,18 +29,20 @@ ACKNOWLEDGED = 0.7
 """The share of orders whose leases count only once replicas have them."""
 
 SHARE = 5
-"""One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name."""
+"""One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name, one in
+four times as many of a latch."""
 
 
 def kind_of(seed: int) -> str:
-    """Return what the plan of a seed is about: ``limiter``, ``once``, ``debounce``, or ``permits``."""
-    rest = "debounce" if seed % (2 * SHARE) == SHARE else "permits"
+    """Return what the plan of a seed is about: ``limiter``, ``once``, ``debounce``, ``latch``, or ``permits``."""
+    rest = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce"}.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 
 
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
+    drawings |= {"latch": LatchDrawing}
     return drawings.get(kind_of(seed), _PermitDrawing)(chance, setting).plan()
 
 

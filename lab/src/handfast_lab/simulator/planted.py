@@ -47,7 +47,7 @@ class Planted(NamedTuple):
     @property
     def plans(self) -> str:
         """The kind of the plans that are tried."""
-        kinds = {"limit_": "limiter", "debounce_": "debounce", "once_": "once"}
+        kinds = {"limit_": "limiter", "debounce_": "debounce", "latch_": "latch", "once_": "once"}
         return self.kind or next((kind for start, kind in kinds.items() if self.where.startswith(start)), "")
 
 
@@ -297,17 +297,17 @@ PLANTED = (
     Planted(
         "an error reply is not undone",
         "handfast._protocol.acquire",
-        "            if error.changed_nothing:\n                attempt.refused()\n",
-        "            attempt.may_be_there = False\n",
+        "            if answer.changed_nothing:\n                self.refused()\n",
+        "            self.may_be_there = False\n",
         "a waiter whose last request fails stays in the queue",
     ),
     Planted(
         "a try_acquire is not undone",
         "handfast._protocol.acquire",
-        "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n",
-        "        attempt.may_be_there = False\n"
-        "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n"
-        "        attempt.may_be_there = True\n",
+        "    answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n",
+        "    attempt.may_be_there = False\n"
+        "    answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n"
+        "    attempt.may_be_there = True\n",
         "a try_acquire whose reply was lost holds a lease without an owner",
     ),
     Planted(
@@ -320,8 +320,8 @@ PLANTED = (
     Planted(
         "a duplicate request is ignored",
         "handfast._protocol.acquire",
-        "    if again:\n        attempt.copies = True\n    tag",
-        "    tag",
+        "        elif answer.again:",
+        "        elif False:",
         "a try_acquire that was sent twice and refused is granted without an owner when its first copy arrives",
     ),
     # --- batches
@@ -582,6 +582,28 @@ PLANTED = (
         "elseif served_until then",
         "elseif false then",
         "a waiter whose message was lost is counted twice",
+    ),
+    # --- latches
+    Planted(
+        "a latch opens too early",
+        "latch_watch",
+        "if left <= 0 then",
+        "if left <= 1 then",
+        "callers go on before the last part is done",
+    ),
+    Planted(
+        "a part counts twice",
+        "latch_done",
+        "now, ARGV[i]\n",
+        "now, ARGV[i] .. now\n",
+        "a worker that repeats its part opens the latch",
+    ),
+    Planted(
+        "the last part wakes no one",
+        "latch_done",
+        "left == 0 and ring() and 1 or 0",
+        "0",
+        "callers wait for a poll that they may not have the time for",
     ),
     # --- debounced names
     Planted(

@@ -15,6 +15,7 @@ from handfast_lab.simulator.client import Client
 from handfast_lab.simulator.cluster import Cluster
 from handfast_lab.simulator.faults import Faults
 from handfast_lab.simulator.isolation import isolated
+from handfast_lab.simulator.latches import LatchWatch
 from handfast_lab.simulator.limiter_watch import LimiterWatch
 from handfast_lab.simulator.links import Command
 from handfast_lab.simulator.loop import VirtualLoop
@@ -77,6 +78,7 @@ class Simulation:
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
         watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch, "debounce": BurstWatch}
+        watches |= {"latch": LatchWatch}
         self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
         if self.plan.setting == "cluster":

@@ -31,4 +31,4 @@ if redis.call('ZCARD', parts) < count then
 end
 redis.call('PEXPIRE', parts, ttl_ms)
 local left = math.max(0, count - redis.call('ZCARD', parts))
-return 'done ' .. struct.pack('<dd', left, left == 0 and ring() or 0)
+return 'done ' .. struct.pack('<dd', left, left == 0 and ring() and 1 or 0)

@@ -18,7 +18,7 @@ local function watch(token, inbox, ms)
   end
 end
 
--- Send up to 100 messages. Returns 1 if others may be left, else 0.
+-- Send up to 100 messages. Returns whether others may be left.
 local function ring()
   local found = redis.call('ZRANGE', watchers, 0, MAX_RUNG - 1)
   for _, watcher in ipairs(found) do
@@ -30,5 +30,5 @@ local function ring()
   if found[1] then
     redis.call('ZREM', watchers, unpack(found)) -- last: a script that was cut off is sent again
   end
-  return #found == MAX_RUNG and 1 or 0
+  return #found == MAX_RUNG
 end
