@@ -14,6 +14,7 @@ pytest.importorskip("lupa")
 
 from handfast._engine.calls import ACQUIRE, PARTS, MultiRequest, PermitRequest
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast._engine.slots import SLOTS, slot_of_key
 from handfast_lab.simulator import __main__ as command
@@ -41,8 +42,8 @@ def test_a_call_arrives_as_it_was_packed():
     keys = [KeySet("hf", "lock", name) for name in ("a", "{b}:c", "d e")]
     link = Link(1, Process(World(1), "A", 0.0), None)
     for request in (
-        PermitRequest(keys[1], ttl_ms=5, renew=False),
-        MultiRequest(keys, ttl_ms=5, renew=True, max_waiters=9),
+        PermitRequest(keys[1], LeaseOptions(5, renew=False)),
+        MultiRequest(keys, LeaseOptions(5, max_waiters=9)),
     ):
         call = request.release(b"token")
         for start in (call.prefix.evalsha, call.prefix.eval_source):

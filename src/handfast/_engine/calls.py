@@ -8,15 +8,14 @@ the names of one slot only: there a request is acquired as its ``groups``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from math import inf
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, ClassVar, Self
 
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE, WAIT_MS
-from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement, Answer, Call, LockPlace, make_call
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.records import encode_label
 from handfast._engine.resp import bulk
@@ -24,10 +23,7 @@ from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
 from handfast.errors import LimitExceeded, QueueFull
 
-__all__ = ["MAX_PERMITS", "MultiRequest", "PermitRequest", "Request"]
-
-MAX_PERMITS = 1_000_000_000
-"""The largest limit of a name. A read-write lock has it: a reader takes one permit, a writer all."""
+__all__ = ["MultiRequest", "PermitRequest", "Request"]
 
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
@@ -49,34 +45,25 @@ def _with_ticket(request: bytes, ticket: int) -> bytes:
 class Request(ABC):
     """What a caller acquires, as calls that can be sent."""
 
-    __slots__ = ("_max_waiters", "acknowledgement", "grant_ms", "max_hold", "name", "renew", "timeout", "ttl_ms")
+    __slots__ = (
+        *("acknowledgement", "at_least_ms", "grant_ms", "max_hold", "name", "options", "renew"),
+        *("timeout", "ttl_ms"),
+    )
 
     trusts_messages: ClassVar[bool] = True
     """Whether a grant message is a grant. Else it only wakes the waiter, which then asks again."""
 
-    def __init__(
-        self,
-        name: str,
-        ttl_ms: int,
-        *,
-        renew: bool,
-        max_waiters: int,
-        timeout: float | None,
-        acknowledgement: Acknowledgement | None,
-        max_hold: float,
-    ) -> None:
+    def __init__(self, name: str, options: LeaseOptions) -> None:
         self.name: str = name
-        self.ttl_ms: int = ttl_ms
-        self.grant_ms: int = ttl_ms
+        self.options: LeaseOptions = options
+        self.ttl_ms: int = options.ttl_ms
+        self.renew: bool = options.renew
+        self.timeout: float | None = options.timeout
+        self.max_hold: float = options.max_hold
+        self.at_least_ms: int = options.at_least_ms
+        self.acknowledgement: Acknowledgement | None = options.acknowledgement
+        self.grant_ms: int = max(self.ttl_ms, self.at_least_ms)
         """How long a grant lasts before its first renewal, in milliseconds."""
-        self.renew: bool = renew
-        self.timeout: float | None = timeout
-        """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
-        self._max_waiters = max_waiters
-        self.acknowledgement: Acknowledgement | None = acknowledgement
-        """What grants and renewals wait for; None where that is their replies alone."""
-        self.max_hold: float = max_hold
-        """Seconds after which a lease ends whatever its holder does; inf without a limit. No ttl is longer."""
 
     def is_acknowledged(self, answer: Answer) -> bool:
         """Return whether as many replicas as were asked for have what this renewal wrote."""
@@ -145,38 +132,14 @@ class PermitRequest(Request):
         "_try_tail",
         "_wants",
         "_whole_grant",
-        "at_least_ms",
         "limit",
         "place",
         "weight",
     )
 
-    def __init__(
-        self,
-        place: KeySet,
-        *,
-        ttl_ms: int,
-        renew: bool,
-        limit: int = 1,
-        weight: int = 1,
-        max_waiters: int = DEFAULT_MAX_WAITERS,
-        timeout: float | None = None,
-        at_least_ms: int = 0,
-        acknowledgement: Acknowledgement | None = None,
-        max_hold: float = inf,
-    ) -> None:
-        super().__init__(
-            place.name,
-            ttl_ms,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            acknowledgement=acknowledgement,
-            max_hold=max_hold,
-        )
-        grant_ms = max(ttl_ms, at_least_ms)
-        self.grant_ms: int = grant_ms
-        self.at_least_ms: int = at_least_ms
+    def __init__(self, place: KeySet, options: LeaseOptions, *, limit: int = 1, weight: int = 1) -> None:
+        super().__init__(place.name, options)
+        grant_ms, max_waiters = self.grant_ms, options.max_waiters
         self.place: KeySet = place
         self.limit: int = limit
         self.weight: int = weight
@@ -192,11 +155,11 @@ class PermitRequest(Request):
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
-        return self if weight == self.weight else self._like(self.place, weight, self.timeout)
+        return self if weight == self.weight else self._like(self.place, weight)
 
     def granted(self, weight: int, at_least_ms: int) -> PermitRequest:
         """Return the same request with what belongs to a grant that another client has got."""
-        return self._like(self.place, weight, self.timeout, at_least_ms)
+        return self._like(self.place, weight, at_least_ms=at_least_ms)
 
     @property
     def parts(self) -> tuple[PermitRequest, ...]:
@@ -210,7 +173,7 @@ class PermitRequest(Request):
 
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> PermitRequest:
         """Return the same request for another name, and with another timeout."""
-        return self._like(self.place.renamed(rename(self.name)), self.weight, timeout)
+        return self._like(self.place.renamed(rename(self.name)), self.weight, timeout=timeout)
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         number = _pack_caller(caller)
@@ -288,19 +251,8 @@ class PermitRequest(Request):
         """Read the state of the name, with so many of its holders and of its waiters."""
         return Call(INSPECT.prefix, self._keys + bulk(max_shown))
 
-    def _like(self, place: KeySet, weight: int, timeout: float | None, at_least_ms: int | None = None) -> PermitRequest:
-        return PermitRequest(
-            place,
-            ttl_ms=self.ttl_ms,
-            renew=self.renew,
-            limit=self.limit,
-            weight=weight,
-            max_waiters=self._max_waiters,
-            timeout=timeout,
-            at_least_ms=self.at_least_ms if at_least_ms is None else at_least_ms,
-            acknowledgement=self.acknowledgement,
-            max_hold=self.max_hold,
-        )
+    def _like(self, place: KeySet, weight: int, **changed: Any) -> PermitRequest:
+        return PermitRequest(place, self.options._replace(**changed), limit=self.limit, weight=weight)
 
     def _call(self, script: LuaScript, *args: bytes | str | int) -> Call:
         return Call(script.prefix, pack((*map(self.place.key, script.header.keys), *args)))
@@ -311,28 +263,10 @@ class MultiRequest(Request):
 
     __slots__ = ("_groups", "_keys", "_parts", "_queue", "_try")
 
-    def __init__(
-        self,
-        places: Sequence[KeySet],
-        *,
-        ttl_ms: int,
-        renew: bool,
-        max_waiters: int,
-        timeout: float | None = None,
-        acknowledgement: Acknowledgement | None = None,
-        max_hold: float = inf,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            name or ", ".join(place.name for place in places),
-            ttl_ms,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            acknowledgement=acknowledgement,
-            max_hold=max_hold,
-        )
-        self._parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
+    def __init__(self, places: Sequence[KeySet], options: LeaseOptions, *, name: str | None = None) -> None:
+        super().__init__(name or ", ".join(place.name for place in places), options)
+        ttl_ms, renew, max_waiters = options[:3]
+        self._parts = tuple(PermitRequest(place, LeaseOptions(ttl_ms, renew)) for place in places)
         self._groups: tuple[MultiRequest, ...] = ()
         self._keys = pack(place.key(part) for place in places for part in PARTS)
         self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
@@ -350,14 +284,14 @@ class MultiRequest(Request):
             slots: dict[int, list[KeySet]] = {}
             for part in self.parts:
                 slots.setdefault(slot_of_key(part.place.tag.encode()), []).append(part.place)
-            several = (self._like(slots[slot], self.timeout, self.name) for slot in sorted(slots))
+            several = (MultiRequest(slots[slot], self.options, name=self.name) for slot in sorted(slots))
             self._groups = (self,) if len(slots) == 1 else tuple(several)
         return self._groups
 
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> MultiRequest:
         """Return the same request for other names, and with another timeout. Names that became the same count once."""
         places = {part.name: part.place for part in (one.adapted(rename, timeout) for one in self.parts)}
-        return self._like(places.values(), timeout)
+        return MultiRequest([*places.values()], self.options._replace(timeout=timeout))
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire all, or enter every queue."""
@@ -377,18 +311,6 @@ class MultiRequest(Request):
 
     def cancel(self, token: bytes) -> Call:
         return self._call(CANCEL, bulk(token))
-
-    def _like(self, places: Iterable[KeySet], timeout: float | None, name: str | None = None) -> MultiRequest:
-        return MultiRequest(
-            [*places],
-            ttl_ms=self.ttl_ms,
-            renew=self.renew,
-            max_waiters=self._max_waiters,
-            timeout=timeout,
-            acknowledgement=self.acknowledgement,
-            max_hold=self.max_hold,
-            name=name,
-        )
 
     def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"", caller: int = 0) -> Call:
         prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from copy import copy
 from hashlib import sha256
-from math import inf
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from handfast._engine.calls import PermitRequest
@@ -13,6 +12,7 @@ from handfast._engine.constants import WAIT_MS
 from handfast._engine.defaults import REFRESH_PAUSE_S
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
 from handfast._engine.script import command, load, pack
@@ -86,16 +86,13 @@ class OnceRequest(PermitRequest):
     def __init__(
         self,
         place: KeySet,
+        options: LeaseOptions,
         *,
-        ttl_ms: int,
         keep_ms: int,
         refresh_ms: int,
-        max_waiters: int,
-        timeout: float | None,
-        max_hold: float = inf,
         pause_ms: int = round(REFRESH_PAUSE_S * 1000),
     ) -> None:
-        super().__init__(place, ttl_ms=ttl_ms, renew=True, max_waiters=max_waiters, timeout=timeout, max_hold=max_hold)
+        super().__init__(place, options)
         self._lock = None  # no batch knows of records
         self.keep_ms: int = keep_ms
         self.refresh_ms: int = refresh_ms
@@ -110,18 +107,15 @@ class OnceRequest(PermitRequest):
     @property
     def question(self) -> tuple[str, bytes, int, int]:
         """What it asks: requests with the same have the same answer, unless it is to run."""
-        return self.place.tag, self.fingerprint, self.refresh_ms, self._max_waiters
+        return self.place.tag, self.fingerprint, self.refresh_ms, self.options.max_waiters
 
     def keyed(self, parts: tuple[str, ...]) -> OnceRequest:
         """Return the same request for a name with these parts behind it."""
         return OnceRequest(
             self.place.keyed(parts),
-            ttl_ms=self.ttl_ms,
+            self.options,
             keep_ms=self.keep_ms,
             refresh_ms=self.refresh_ms,
-            max_waiters=self._max_waiters,
-            timeout=self.timeout,
-            max_hold=self.max_hold,
             pause_ms=self.pause_ms,
         )
 
@@ -180,7 +174,7 @@ class OnceRequest(PermitRequest):
         return Call(command("DEL", 1), self._result)
 
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
-        request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, self.pause_ms, ticket)
+        request = doubles(self.grant_ms, wait_ms, self.options.max_waiters, self.refresh_ms, self.pause_ms, ticket)
         args = b"".join((self._keys, self._result, bulk(token), bulk(request), bulk(self.fingerprint)))
         return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=doubles(caller))
 

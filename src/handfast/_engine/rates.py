@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import Limit
-from handfast._engine.validate import check_int, milliseconds
+from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds
 
 if TYPE_CHECKING:
     from handfast.records import Rate

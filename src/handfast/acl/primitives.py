@@ -21,6 +21,7 @@ from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
 from handfast._engine.names import LIMITS, NamePattern
 from handfast._engine.once import NEVER, OnceRequest
+from handfast._engine.options import LeaseOptions
 from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
 from handfast._kinds import KINDS
@@ -56,7 +57,7 @@ def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:
-    permits = PermitRequest(KeySet(namespace, kind, "-"), ttl_ms=2 * CLAIM_MS, renew=True)
+    permits = PermitRequest(KeySet(namespace, kind, "-"), LeaseOptions(2 * CLAIM_MS))
     calls = [
         permits.acquire(_TOKEN),
         permits.try_acquire(_TOKEN),
@@ -77,7 +78,7 @@ def _batches(permits: PermitRequest) -> list[Call]:
 
 
 def _lock_all(namespace: str) -> Use:
-    bundle = MultiRequest([KeySet(namespace, "lock", "-")], ttl_ms=1, renew=True, max_waiters=1)
+    bundle = MultiRequest([KeySet(namespace, "lock", "-")], LeaseOptions(1, max_waiters=1))
     calls = [
         bundle.acquire(_TOKEN),
         bundle.try_acquire(_TOKEN),
@@ -97,7 +98,7 @@ def _object(kind: str, namespace: str) -> Use:
 
 def _once(namespace: str) -> Use:
     place = KeySet(namespace, "once", "-")
-    request = OnceRequest(place, ttl_ms=1, keep_ms=1, refresh_ms=NEVER, max_waiters=1, timeout=None)
+    request = OnceRequest(place, LeaseOptions(1, max_waiters=1), keep_ms=1, refresh_ms=NEVER)
     calls = [
         request.acquire(_TOKEN),
         request.try_acquire(_TOKEN),
@@ -117,14 +118,14 @@ def _once(namespace: str) -> Use:
 def _names(namespace: str) -> Use:
     """What it takes to find names of all kinds, to inspect them and to take leases away."""
     pattern = NamePattern(namespace, "*", get_args(Kind))
-    permits = PermitRequest(KeySet(namespace, "lock", "-"), ttl_ms=1, renew=True)
+    permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1))
     uses = [_use([pattern.scan(b"0"), permits.inspect(), permits.revoke(0, "")], namespace, kind) for kind in LIMITS]
     return replace(uses[0], keys=tuple(key for use in uses for key in use.keys))
 
 
 def _check_server(namespace: str) -> Use:
     """What it takes to see all that `handfast doctor` looks at."""
-    permits = PermitRequest(KeySet(namespace, "lock", "-"), ttl_ms=1, renew=False)
+    permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1, renew=False))
     use = _use([permits.inspect(), INFO, TIME], namespace, "lock")
     return replace(use, plain=use.plain | {"config|get"})
 

@@ -17,6 +17,7 @@ import pytest
 from handfast import AsyncHandfast
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast.testing import ServerController
 from tests._support.cancelling import (
     OPERATIONS,
@@ -190,7 +191,7 @@ async def test_an_undo_that_is_cancelled_goes_on_and_is_not_begun_again():
         async with AsyncHandfast(server.url) as client:
             await client.lock("a").status()
             driver, renewer = client._driver, context_of(client).renewer
-            attempt = driver.attempt(PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True))
+            attempt = driver.attempt(PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1000)))
             attempt.may_be_there = True
             server.pause()
             undo = asyncio.create_task(driver.undo(attempt))

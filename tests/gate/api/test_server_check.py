@@ -10,6 +10,7 @@ from handfast import ServerFinding
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.server_facts import INFO, TIME, setting
 from handfast._protocol.server_check import check_server
 
@@ -50,7 +51,7 @@ SETTINGS = {"save": "3600 1", "appendfsync": "always", "stop-writes-on-bgsave-er
 
 def judged(info="", settings=SETTINGS, clock=NOW, moments=(NOW, NOW)):
     """Return the findings of a server that says this."""
-    inspect = PermitRequest(KeySet("hf", "lock", "-"), ttl_ms=1, renew=False).inspect()
+    inspect = PermitRequest(KeySet("hf", "lock", "-"), LeaseOptions(1, renew=False)).inspect()
     times = iter(moments)
     steps = check_server(inspect, lambda: next(times), lambda: True)
     replies = {INFO: (HEALTHY + info).encode(), TIME: [b"%d" % clock.timestamp(), b"%d" % clock.microsecond]}

@@ -20,6 +20,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import GrantMessage, Park
 from handfast._engine.keys import KeySet
 from handfast._engine.messages import Subscription
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import load
@@ -28,10 +29,10 @@ from tests._support.helpers import eventually_async
 
 TOKEN = b"t" * 32
 
-PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
-CONFIRM = PermitRequest(PERMITS.place, ttl_ms=30_000, renew=True).confirm(TOKEN)
+PERMITS = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1000))
+CONFIRM = PermitRequest(PERMITS.place, LeaseOptions(30_000)).confirm(TOKEN)
 
-LOCKS = [PermitRequest(KeySet("hf", "lock", name), ttl_ms=1000, renew=True) for name in "bc"]
+LOCKS = [PermitRequest(KeySet("hf", "lock", name), LeaseOptions(1000)) for name in "bc"]
 
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 

@@ -17,6 +17,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Park
 from handfast._engine.keys import KeySet
 from handfast._engine.messages import Subscription
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import ErrorReply, bulk
 from handfast._engine.script import load
@@ -26,7 +27,7 @@ TOKEN = b"t" * 32
 
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 
-CALL = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True).acquire(TOKEN)
+CALL = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1000)).acquire(TOKEN)
 
 
 SUBSCRIBE = partial(Subscription, ("inbox",), "inbox control label")

@@ -14,14 +14,15 @@ from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
+from handfast._engine.options import LeaseOptions
 
 TOKEN = b"0" * 32
 PLACES = {"lock": ("state", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
 PLACES["once"] = PLACES["lock"]
 
-LOCK = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True)
-SEVERAL = MultiRequest([LOCK.place], ttl_ms=30_000, renew=True, max_waiters=9)
-ONCE = OnceRequest(KeySet("hf", "once", "a"), ttl_ms=30_000, keep_ms=1, refresh_ms=NEVER, max_waiters=9, timeout=None)
+LOCK = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(30_000))
+SEVERAL = MultiRequest([LOCK.place], LeaseOptions(30_000, max_waiters=9))
+ONCE = OnceRequest(KeySet("hf", "once", "a"), LeaseOptions(30_000, max_waiters=9), keep_ms=1, refresh_ms=NEVER)
 LIMITER = LimitRequest(KeySet("hf", "limiter", "a"), [Limit(1, 1)], max_waiters=9, timeout=None)
 DEBOUNCE = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=1)
 

@@ -9,6 +9,7 @@ from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles, read_reply
 from handfast._engine.resp import Reader
 from handfast._engine.script import command
@@ -18,8 +19,8 @@ def place(name):
     return KeySet("hf", "lock", name)
 
 
-def lock(name, ttl_ms=1000, **options):
-    return PermitRequest(place(name), ttl_ms=ttl_ms, renew=True, **options)
+def lock(name, ttl_ms=1000, limit=1, weight=1, **options):
+    return PermitRequest(place(name), LeaseOptions(ttl_ms, **options), limit=limit, weight=weight)
 
 
 def full(token):
@@ -54,7 +55,7 @@ def test_acquires_and_releases_of_different_locks_join_a_batch_each():
 
 
 def test_a_request_that_is_alone_and_those_that_are_no_short_way_keep_their_order():
-    several = MultiRequest([place("a"), place("b")], ttl_ms=1000, renew=True, max_waiters=1)
+    several = MultiRequest([place("a"), place("b")], LeaseOptions(1000, max_waiters=1))
     calls = [
         lock("a").acquire(full(b"t1"), ticket=5),
         lock("b").acquire(full(b"t2")),

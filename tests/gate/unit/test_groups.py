@@ -9,6 +9,7 @@ import pytest
 from handfast import LeaseLost
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.slots import slot_of_call, slot_of_key
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
@@ -20,7 +21,7 @@ NAMES = [f"n{number}" for number in range(20)]
 
 def request(names=("a", "b", "c"), namespace="hf", **options):
     places = [KeySet(namespace, "lock", name) for name in names]
-    return MultiRequest(places, **{"ttl_ms": 30_000, "renew": True, "max_waiters": 9, "timeout": 5.0} | options)
+    return MultiRequest(places, LeaseOptions(**{"ttl_ms": 30_000, "max_waiters": 9, "timeout": 5.0} | options))
 
 
 def leases(*deadlines):
@@ -54,7 +55,7 @@ def test_groups_are_of_one_slot_each_in_the_order_of_the_slots():
     [
         request(NAMES, "{hf}"),
         request(["a"]),
-        PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1, renew=True),
+        PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1)),
     ],
     ids=["a namespace in braces", "one name", "one lock"],
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
-from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Acknowledgement, Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
+from handfast._engine.validate import MAX_PERMITS
 from handfast._protocol.acquire import (
     EXPIRY_SLACK_S,
     HEAD_POLL_S,
@@ -29,8 +31,10 @@ from tests._support.helpers import performed as perform
 TOKEN = b"t" * 32
 
 
-def permits(**options):
-    return PermitRequest(KeySet("hf", "lock", "a"), **{"ttl_ms": 30_000, "renew": True} | options)
+def permits(limit=1, weight=1, **options):
+    return PermitRequest(
+        KeySet("hf", "lock", "a"), LeaseOptions(**{"ttl_ms": 30_000} | options), limit=limit, weight=weight
+    )
 
 
 def verbs(effects):
@@ -69,7 +73,7 @@ def test_a_waiter_brings_the_confirmation_of_its_grant_along_unless_that_is_for_
         next(steps)
         park = steps.send(queued(100.0))
         assert (park.confirm and park.confirm.args) == (request.renew_for(TOKEN, ttl_ms).args if confirms else None)
-    several = MultiRequest([KeySet("hf", "lock", "a")], ttl_ms=30_000, renew=True, max_waiters=9)
+    several = MultiRequest([KeySet("hf", "lock", "a")], LeaseOptions(30_000, max_waiters=9))
     assert several.confirm(TOKEN) is None, "its waiters are only woken"
 
 
@@ -252,7 +256,7 @@ def test_a_request_above_the_limit_leaves_nothing_to_undo(ask):
 
 
 def test_a_grant_message_without_a_lease_makes_the_waiter_ask_again():
-    bundle = MultiRequest([KeySet("hf", "lock", name) for name in "ab"], ttl_ms=30_000, renew=True, max_waiters=9)
+    bundle = MultiRequest([KeySet("hf", "lock", name) for name in "ab"], LeaseOptions(30_000, max_waiters=9))
     attempt = Attempt(bundle, TOKEN)
     rung = Waking(100.5, GrantMessage(0, 1_500_000, 0))
     effects, grant = perform(acquire(attempt, 1e9), queued(100.0), rung, granted(100.5))
@@ -517,9 +521,7 @@ def test_an_outage_that_ends_with_that_time_is_not_the_reason():
     [
         permits(max_hold=75.0).adapted(str.upper, None),
         permits(max_hold=75.0, limit=3).with_weight(2),
-        MultiRequest(
-            [KeySet("hf", "lock", name) for name in "ab"], ttl_ms=1000, renew=True, max_waiters=1, max_hold=75.0
-        )
+        MultiRequest([KeySet("hf", "lock", name) for name in "ab"], LeaseOptions(1000, max_waiters=1, max_hold=75.0))
         .adapted(str.upper, None)
         .groups[0],
     ],

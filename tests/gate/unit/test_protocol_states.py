@@ -12,6 +12,7 @@ from handfast import ServerRefused
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import PROBE, Acknowledgement, Answer, Confirmation, widest
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
 from handfast._protocol.acquire import Attempt, Grant, cancel
@@ -29,8 +30,10 @@ CUT_OFF = ErrorReply("ERR Script attempted to access a non local key in a cluste
 BROKEN = RedisConnectionError("broken")
 
 
-def request(**options):
-    return PermitRequest(KeySet("hf", "lock", "a"), **{"ttl_ms": 30_000, "renew": True} | options)
+def request(limit=1, weight=1, **options):
+    return PermitRequest(
+        KeySet("hf", "lock", "a"), LeaseOptions(**{"ttl_ms": 30_000} | options), limit=limit, weight=weight
+    )
 
 
 def a_lease(**options):

@@ -18,6 +18,7 @@ import handfast.compat
 from handfast._engine import defaults
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 
 CLASSES = {name: getattr(handfast, name) for name in handfast.__all__ if isinstance(getattr(handfast, name), type)}
@@ -96,7 +97,7 @@ def test_help_shows_the_defaults_as_numbers(client, maker):
 def test_each_default_has_one_source():
     parameters = inspect.signature(handfast.Handfast).parameters
     assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 16
-    request = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
+    request = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1000))
     assert doubles(defaults.DEFAULT_MAX_WAITERS) in request.acquire(b"t").args
 
 

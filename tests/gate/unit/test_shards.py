@@ -10,13 +10,14 @@ from redis.crc import key_slot
 from handfast._engine import shards
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet, inbox_channel
+from handfast._engine.options import LeaseOptions
 from handfast._engine.resp import ErrorReply
 from handfast._engine.shards import Shards, word_of
 from handfast._engine.slots import SLOTS, slot_of_call
 
 INBOX = inbox_channel("hf", "c1", 7)
 OWNER = f"{INBOX} hf:control:c1 host:1".encode()
-CALL = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1, renew=True).acquire(b"t")
+CALL = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(1)).acquire(b"t")
 SLOT = slot_of_call(CALL)
 
 
@@ -44,7 +45,7 @@ def test_a_sharded_inbox_is_used_once_the_server_has_confirmed_it():
     assert of_connection.subscribe(SLOT) == b"", "it is on its way"
     of_connection.take(channel_of(SLOT))
     assert of_connection.owner(CALL) == OWNER.replace(INBOX.encode(), channel_of(SLOT))
-    other = PermitRequest(KeySet("hf", "lock", "b"), ttl_ms=1, renew=True).acquire(b"t")
+    other = PermitRequest(KeySet("hf", "lock", "b"), LeaseOptions(1)).acquire(b"t")
     assert of_connection.owner(other) == OWNER
 
 

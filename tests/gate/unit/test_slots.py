@@ -13,6 +13,7 @@ from handfast._drivers.chart import Chart
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.effects import PROBE, Call
 from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
 from handfast._engine.script import command, pack
 from handfast._engine.server_facts import INFO, TIME, setting
 from handfast._engine.slots import (
@@ -42,7 +43,7 @@ def test_the_slot_of_a_key_is_that_of_the_servers(key):
 @pytest.mark.parametrize("namespace", ["hf", "{bank}"])
 def test_all_calls_of_a_name_go_to_the_slot_of_its_keys(namespace):
     place = KeySet(namespace, "lock", "orders:42")
-    request = PermitRequest(place, ttl_ms=30_000, renew=True)
+    request = PermitRequest(place, LeaseOptions(30_000))
     calls = request.acquire(b"t"), request.try_acquire(b"t"), request.release(b"t"), request.confirm(b"t")
     calls += request.renew_for(b"t", 1), request.cancel(b"t"), request.inspect(), request.revoke(0, "why")
     assert {slot_of_call(call) for call in calls} == {key_slot(place.key("state").encode())}
@@ -53,7 +54,7 @@ def test_the_names_of_a_namespace_in_braces_share_a_slot():
     assert {slot_of_key(place.key(part).encode()) for place in places for part in ("state", "tokens")} == {
         key_slot(b"bank")
     }
-    call = MultiRequest(places, ttl_ms=1, renew=False, max_waiters=1).acquire(b"t")
+    call = MultiRequest(places, LeaseOptions(1, renew=False, max_waiters=1)).acquire(b"t")
     assert slot_of_call(call) == key_slot(b"bank")
 
 

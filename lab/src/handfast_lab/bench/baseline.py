@@ -23,6 +23,7 @@ from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
+from handfast._engine.options import LeaseOptions
 from handfast._engine.resp import bulk
 from handfast._engine.script import load
 from handfast_lab.rivals.handfast import OURS
@@ -66,7 +67,7 @@ class Bare:
 
     def templates(self, name: str, limit: int = 1) -> tuple[Template, Template]:
         """Return the calls that acquire and release one of ``limit`` permits of that name."""
-        permits = PermitRequest(KeySet("bench", "lock", name), ttl_ms=30_000, renew=True, limit=limit)
+        permits = PermitRequest(KeySet("bench", "lock", name), LeaseOptions(30_000), limit=limit)
         token = secrets.token_hex(16).encode()
         return self._template(permits.acquire(token), token), self._template(permits.release(token), token)
 

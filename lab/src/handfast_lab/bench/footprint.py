@@ -20,6 +20,7 @@ from pathlib import Path
 
 from handfast._engine.keys import KeySet
 from handfast._engine.once import NEVER, OnceRequest
+from handfast._engine.options import LeaseOptions
 from handfast._engine.script import load
 from handfast.embedded import find_binary
 from handfast.testing import ServerController
@@ -72,7 +73,7 @@ def waiters(number: int) -> Steps:
 def once(key: int) -> OnceRequest:
     """Return what asks for a key of once."""
     place = KeySet("hf", "once", "order").keyed((str(key),))
-    return OnceRequest(place, ttl_ms=30_000, keep_ms=86_400_000, refresh_ms=NEVER, max_waiters=1, timeout=None)
+    return OnceRequest(place, LeaseOptions(30_000, max_waiters=1), keep_ms=86_400_000, refresh_ms=NEVER)
 
 
 def done_keys(number: int) -> Steps:

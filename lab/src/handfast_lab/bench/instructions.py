@@ -36,16 +36,18 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Self
 
-from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest, Request
+from handfast._engine.calls import MultiRequest, PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS, WAIT_MS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
+from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast._engine.script import command, load, pack
+from handfast._engine.validate import MAX_PERMITS
 from handfast.embedded import find_binary
 
 __all__ = [
@@ -265,13 +267,13 @@ def tokens() -> Iterator[bytes]:
 
 def permits(kind: str, name: str = "a", limit: int = 1, weight: int = 1) -> PermitRequest:
     """Return a request for permits of one name."""
-    return PermitRequest(KeySet("hf", kind, name), ttl_ms=TTL_MS, renew=True, limit=limit, weight=weight)
+    return PermitRequest(KeySet("hf", kind, name), LeaseOptions(TTL_MS), limit=limit, weight=weight)
 
 
 def several(number: int) -> MultiRequest:
     """Return a request for several locks."""
     places = [KeySet("hf", "lock", f"a{place}") for place in range(number)]
-    return MultiRequest(places, ttl_ms=TTL_MS, renew=True, max_waiters=100_000)
+    return MultiRequest(places, LeaseOptions(TTL_MS, max_waiters=100_000))
 
 
 def free(name: str, request: Request, others: int = 0, more: int = 2000) -> Case:
@@ -346,7 +348,7 @@ def limited(name: str, *rates: Limit) -> Case:
 def recorded() -> Case:
     """Find what a run has recorded."""
     place = KeySet("hf", "once", "a")
-    request = OnceRequest(place, ttl_ms=TTL_MS, keep_ms=HOUR_MS, refresh_ms=NEVER, max_waiters=1, timeout=None)
+    request = OnceRequest(place, LeaseOptions(TTL_MS, max_waiters=1), keep_ms=HOUR_MS, refresh_ms=NEVER)
     record = request.ending_as("done", b"a result").release(b"t")
     before = [*loads(record), packed(request.acquire(b"t")), packed(record)]
     return each("once, recorded before", request.try_acquire, before=before)
@@ -377,7 +379,7 @@ def naive() -> Case:
 def lasting(kind: str, name: str, limit: int = 1) -> PermitRequest:
     """Return a request whose lease lasts for the whole run."""
     place = KeySet("hf", kind, name)
-    return PermitRequest(place, ttl_ms=HOUR_MS, renew=True, limit=limit, max_waiters=MAX_PERMITS)
+    return PermitRequest(place, LeaseOptions(HOUR_MS, max_waiters=MAX_PERMITS), limit=limit)
 
 
 def in_line(number: int) -> Case:

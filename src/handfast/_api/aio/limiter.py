@@ -13,9 +13,8 @@ from handfast._api.foreign import unknown_options
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
-from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._objects import AsyncBlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration

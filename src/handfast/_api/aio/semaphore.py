@@ -9,8 +9,8 @@ from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.scope import acquire_context
-from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._engine.validate import check_int, reply_seconds, wait_seconds
+from handfast._engine.calls import PermitRequest
+from handfast._engine.validate import MAX_PERMITS, check_int, reply_seconds, wait_seconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 

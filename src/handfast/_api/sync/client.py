@@ -21,7 +21,7 @@ from handfast._api.sync.semaphore import Semaphore
 from handfast._drivers.clock import wall_clock
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.defaults import (
     DEFAULT_KEEP_S,
     DEFAULT_MAX_SESSIONS,
@@ -35,11 +35,12 @@ from handfast._engine.defaults import (
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
 from handfast._engine.limits import LimitRequest
+from handfast._engine.options import LeaseOptions, lease_options
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
+    MAX_PERMITS,
     check_choice,
     check_int,
-    lease_times,
     milliseconds,
     parameter_names,
     replica_milliseconds,
@@ -240,16 +241,17 @@ class Handfast(BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.lock, _args, _options)
-        permits = self._permits(
-            "lock",
-            name,
-            ttl,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            at_least=at_least,
-            max_hold=max_hold,
-            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+        permits = PermitRequest(
+            KeySet(self._namespace, "lock", name),
+            lease_options(
+                ttl,
+                renew=renew,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                at_least=at_least,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            ),
         )
         return Lock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
@@ -285,15 +287,16 @@ class Handfast(BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rlock, _args, _options)
-        permits = self._permits(
-            "lock",
-            name,
-            ttl,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            max_hold=max_hold,
-            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+        permits = PermitRequest(
+            KeySet(self._namespace, "lock", name),
+            lease_options(
+                ttl,
+                renew=renew,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            ),
         )
         return RLock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost), self._reentrant_holds)
 
@@ -336,15 +339,16 @@ class Handfast(BlockOnly, PublicObject):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
-        ttl_ms, longest = lease_times(ttl, max_hold)
         request = MultiRequest(
             places,
-            ttl_ms=ttl_ms,
-            renew=renew,
-            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
-            timeout=wait_seconds(timeout),
-            max_hold=longest,
-            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            lease_options(
+                ttl,
+                renew=renew,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            ),
         )
         return LockAll(self._driver, request, check_choice(on_lost, "on_lost", OnLost))
 
@@ -385,16 +389,17 @@ class Handfast(BlockOnly, PublicObject):
         if _args or _options:
             raise unknown_options(self.semaphore, _args, _options)
         limit = check_int(limit, "limit", MAX_PERMITS)
-        permits = self._permits(
-            "semaphore",
-            name,
-            ttl,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            max_hold=max_hold,
+        permits = PermitRequest(
+            KeySet(self._namespace, "semaphore", name),
+            lease_options(
+                ttl,
+                renew=renew,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            ),
             limit=limit,
-            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return Semaphore(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
@@ -434,16 +439,17 @@ class Handfast(BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rwlock, _args, _options)
-        read = self._permits(
-            "rwlock",
-            name,
-            ttl,
-            renew=renew,
-            max_waiters=max_waiters,
-            timeout=timeout,
-            max_hold=max_hold,
+        read = PermitRequest(
+            KeySet(self._namespace, "rwlock", name),
+            lease_options(
+                ttl,
+                renew=renew,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+            ),
             limit=MAX_PERMITS,
-            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         write = read.with_weight(MAX_PERMITS)
         return RWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
@@ -642,7 +648,7 @@ class Handfast(BlockOnly, PublicObject):
         waits = check_choice(on_running, "on_running", OnRunning) == "wait"
         if not waits and timeout is not None:
             raise ValueError("timeout has no use with on_running='raise', which does not wait; leave one of them out")
-        keep_ms, (ttl_ms, longest) = milliseconds(keep, "keep"), lease_times(ttl, max_hold)
+        keep_ms = milliseconds(keep, "keep")
         refresh_ms = NEVER if refresh is None else milliseconds(refresh, "refresh")
         if refresh_ms >= keep_ms:
             raise ValueError(f"refresh must be less than keep, {keep_ms / 1000:g} s, not {refresh!r}")
@@ -651,12 +657,9 @@ class Handfast(BlockOnly, PublicObject):
         failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
         request = OnceRequest(
             KeySet(self._namespace, "once", name),
-            ttl_ms=ttl_ms,
+            lease_options(ttl, max_waiters=max_waiters, timeout=timeout if waits else 0.0, max_hold=max_hold),
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,
-            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
-            timeout=wait_seconds(timeout) if waits else 0.0,
-            max_hold=longest,
             pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,
         )
         if failure_ms is None and not rerun:
@@ -765,7 +768,7 @@ class Handfast(BlockOnly, PublicObject):
         """
         from handfast._protocol.server_check import check_server
 
-        inspect = PermitRequest(KeySet(self._namespace, "lock", NO_NAME), ttl_ms=1, renew=False).inspect()
+        inspect = PermitRequest(KeySet(self._namespace, "lock", NO_NAME), LeaseOptions(1)).inspect()
         driver, slots = self._driver, self._slots_of_primaries()
         steps = check_server(inspect, wall_clock, lambda: driver.hears, slots, embedded=driver.is_embedded)
         return driver.look(steps, "check_server", reply_seconds(timeout))
@@ -807,36 +810,6 @@ class Handfast(BlockOnly, PublicObject):
         from handfast._protocol.shares import slots_of_primaries
 
         return self._driver.run(slots_of_primaries(), "the cluster")
-
-    def _permits(
-        self,
-        kind: str,
-        name: str,
-        ttl: Duration,
-        *,
-        renew: bool,
-        max_waiters: int,
-        timeout: Duration | None,
-        limit: int = 1,
-        at_least: Duration | None = None,
-        max_hold: Duration | None = None,
-        acknowledgement: Acknowledgement | None = None,
-    ) -> PermitRequest:
-        ttl_ms, longest = lease_times(ttl, max_hold)
-        at_least_ms = 0 if at_least is None else milliseconds(at_least, "at_least")
-        if at_least_ms > longest * 1000:
-            raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
-        return PermitRequest(
-            KeySet(self._namespace, kind, name),
-            ttl_ms=ttl_ms,
-            renew=renew,
-            limit=limit,
-            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
-            timeout=wait_seconds(timeout),
-            at_least_ms=at_least_ms,
-            max_hold=longest,
-            acknowledgement=acknowledgement,
-        )
 
     def _acknowledgement(self, replicas: int, timeout: Duration, ttl: Duration) -> Acknowledgement | None:
         if replicas == 0 and not isinstance(replicas, bool):

@@ -14,9 +14,8 @@ from handfast._api.sync.object import Object, undoing
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._objects import BlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import click
 
-from handfast._engine.validate import check_int
+from handfast._engine.validate import MAX_PERMITS, check_int
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.holding import label_option
@@ -63,8 +63,6 @@ class Options(NamedTuple):
 
 def parse_slots(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
     """Check the limit of a semaphore as the library does."""
-    from handfast._engine.calls import MAX_PERMITS
-
     try:
         return None if value is None else check_int(value, "the number of slots", MAX_PERMITS)
     except ValueError as error:

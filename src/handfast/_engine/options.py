@@ -1,0 +1,51 @@
+"""The options of a lease: one record from the client's methods to the calls.
+
+A new option is a field here, a parameter of the methods that take it, and whatever reads it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS
+from handfast._engine.effects import Acknowledgement
+from handfast._engine.validate import MAX_PERMITS, check_int, lease_times, milliseconds, wait_seconds
+from handfast.arguments import Duration
+
+__all__ = ["LeaseOptions", "lease_options"]
+
+
+class LeaseOptions(NamedTuple):
+    """How a caller wants a lease, and how it waits for that."""
+
+    ttl_ms: int
+    renew: bool = True
+    max_waiters: int = DEFAULT_MAX_WAITERS
+    timeout: float | None = None
+    """Seconds that callers wait unless they say otherwise; None without a limit, 0 not at all."""
+    max_hold: float = inf
+    """Seconds after which a lease ends whatever its holder does; inf without a limit. No ttl is longer."""
+    at_least_ms: int = 0
+    """For how long a lock stays taken since its grant."""
+    acknowledgement: Acknowledgement | None = None
+    """What grants and renewals wait for; None where that is their replies alone."""
+
+
+def lease_options(
+    ttl: Duration,
+    *,
+    renew: bool = True,
+    max_waiters: int,
+    timeout: Duration | None,
+    max_hold: Duration | None,
+    at_least: Duration | None = None,
+    acknowledgement: Acknowledgement | None = None,
+) -> LeaseOptions:
+    """Check the options that a method of the client was given. Raises TypeError and ValueError."""
+    ttl_ms, longest = lease_times(ttl, max_hold)
+    at_least_ms = 0 if at_least is None else milliseconds(at_least, "at_least")
+    if at_least_ms > longest * 1000:
+        raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
+    max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
+    return LeaseOptions(ttl_ms, renew, max_waiters, wait_seconds(timeout), longest, at_least_ms, acknowledgement)
