@@ -38,6 +38,8 @@ def stage(server, raw):
     [pytest.param(file, name, id=f"{file.path.stem}: {name[2:]}") for file in FILES for name in file.sessions],
 )
 def test_session(file, name, stage):
+    if not stage.is_exact and any(line.startswith("listens {") for line in file.sessions[name]):
+        pytest.skip("sharded channels came with Redis 7.0")
     answered = file.play(name, stage)
     if os.environ.get("HANDFAST_REWRITE"):
         file.rewrite(name, answered)
@@ -49,4 +51,4 @@ def test_session(file, name, stage):
 
 def without_times(line):
     """Leave out TTLs, and how many commands it took."""
-    return re.sub(r" \d+ s:", "", re.sub(r"  \[.*\]$", "", line))
+    return re.sub(r" [\d.]+ s:", "", re.sub(r"  \[.*\]$", "", line))

@@ -72,25 +72,6 @@ LOCK_SCRIPTS = [
     )
 ]
 
-LIMITER_SCRIPTS = [
-    f"lua/test_{name}"
-    for name in (
-        "limit_acquire",
-        "limit_settle",
-        "limit_pause",
-        "limit_resize",
-        "limit_reset",
-        "limit_inspect",
-        "limit_machine",
-        "twice_and_late",
-        "out_of_memory",
-        "time_to_live",
-        "cut_off",
-        "declared_keys",
-        "command_counts",
-    )
-]
-
 ONCE_SCRIPTS = [
     f"lua/test_{name}"
     for name in ("once_acquire", "once_clock", "once_machine", "out_of_memory", "cut_off", "time_to_live")
@@ -102,15 +83,15 @@ SUITES = {
     "once_": ONCE_SCRIPTS,
     "lib/outcome": ONCE_SCRIPTS,
     "lib/pause": ONCE_SCRIPTS,
-    "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
+    "limit_": SESSIONS,
     "debounce_": SESSIONS,
     "latch_": SESSIONS,
     "lib/burst": SESSIONS,
     "lib/watchers": SESSIONS,
-    "lib/over": [*SESSIONS, *LIMITER_SCRIPTS],
-    "lib/window": LIMITER_SCRIPTS,
-    "lib/turns": LIMITER_SCRIPTS,
-    "lib/settings": LIMITER_SCRIPTS,
+    "lib/over": SESSIONS,
+    "lib/window": SESSIONS,
+    "lib/turns": SESSIONS,
+    "lib/settings": SESSIONS,
     "locks_": ["lua/test_locks_batches"],
     "multi_": ["lua/test_{script}", *PROPERTIES, "lua/test_permit_release"],
     "permit_": ["lua/test_{script}", *PROPERTIES, *LOCK_SCRIPTS],

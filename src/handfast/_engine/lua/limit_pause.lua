@@ -31,7 +31,7 @@ local pause_ms = struct.unpack('<d', ARGV[1])
 load_settings()
 if pause_ms > 0 then
   local until_us = now + pause_ms * 1000
-  if until_us > paused_until then
+  if until_us >= paused_until then -- also if it is equal: a script that was cut off may have left out the TTL
     local last = note('pause', by, string.format('%.3f', pause_ms / 1000))
     redis.call('HSET', settings, 'paused_until', string.format('%.0f', until_us), 'last', last)
     keep_settings(pause_ms + 1000)
