@@ -6,11 +6,13 @@ The driver tells an attempt of its copies and refusals: see `BaseAttempt.answere
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
-from handfast._engine.objects import ObjectRequest
 from handfast._protocol.acquire import BaseAttempt
+
+if TYPE_CHECKING:
+    from handfast._engine.objects import ObjectRequest
 
 __all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "watch"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from handfast._api.aio.client import AsyncHandfast
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.aio.limiter import AsyncAdmission, AsyncLimiter
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLeaseOfAll, AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLease, AsyncRLock
@@ -16,11 +15,9 @@ from handfast._naming import name_publicly
 
 __all__ = [
     "AcquireContext",  # asyncio only
-    "AsyncAdmission",
     "AsyncHandfast",
     "AsyncLease",
     "AsyncLeaseOfAll",
-    "AsyncLimiter",
     "AsyncLock",
     "AsyncLockAll",
     "AsyncRLease",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
 from weakref import WeakSet
 
 from handfast._api import foreign
-from handfast._api.aio.limiter import AsyncLimiter
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLock
@@ -34,7 +33,6 @@ from handfast._engine.defaults import (
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
-from handfast._engine.limits import LimitRequest
 from handfast._engine.options import LeaseOptions, lease_options
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from handfast._api.aio.autocomplete import AsyncAutocomplete
     from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.latch import AsyncLatch
+    from handfast._api.aio.limiter import AsyncLimiter
     from handfast._api.aio.once import AsyncOnce
     from handfast._api.aio.scores import AsyncScores
     from handfast._engine.names import NamePattern
@@ -503,6 +502,8 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.limiter, _args, _options)
+        from handfast._api.aio.limiter import AsyncLimiter
+        from handfast._engine.limits import LimitRequest
         from handfast._engine.rates import read_rates
 
         if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:

@@ -15,6 +15,7 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._naming import name_publicly
 from handfast._objects import AsyncBlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration
@@ -392,3 +393,6 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(1)
         return AsyncAdmission(self._driver, attempt, decision)
+
+
+name_publicly(globals(), "handfast")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
-from handfast._api.sync.limiter import Admission, Limiter
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LeaseOfAll, LockAll
 from handfast._api.sync.rlock import RLease, RLock
@@ -14,11 +13,9 @@ from handfast._api.sync.semaphore import Semaphore
 from handfast._naming import name_publicly
 
 __all__ = [
-    "Admission",
     "Handfast",
     "Lease",
     "LeaseOfAll",
-    "Limiter",
     "Lock",
     "LockAll",
     "RLease",

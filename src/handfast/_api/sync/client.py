@@ -12,7 +12,6 @@ from weakref import WeakSet
 from handfast._api import foreign
 from handfast._api.foreign import unknown_options
 from handfast._api.per_caller import PerCaller, ReentrantHold
-from handfast._api.sync.limiter import Limiter
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
 from handfast._api.sync.rlock import RLock
@@ -34,7 +33,6 @@ from handfast._engine.defaults import (
 )
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
-from handfast._engine.limits import LimitRequest
 from handfast._engine.options import LeaseOptions, lease_options
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from handfast._api.sync.autocomplete import Autocomplete
     from handfast._api.sync.debounce import Debounce
     from handfast._api.sync.latch import Latch
+    from handfast._api.sync.limiter import Limiter
     from handfast._api.sync.once import Once
     from handfast._api.sync.scores import Scores
     from handfast._engine.names import NamePattern
@@ -503,6 +502,8 @@ class Handfast(BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.limiter, _args, _options)
+        from handfast._api.sync.limiter import Limiter
+        from handfast._engine.limits import LimitRequest
         from handfast._engine.rates import read_rates
 
         if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:

@@ -16,6 +16,7 @@ from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._naming import name_publicly
 from handfast._objects import BlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration
@@ -393,3 +394,6 @@ class Limiter(BlockOnly, Object):
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(1)
         return Admission(self._driver, attempt, decision)
+
+
+name_publicly(globals(), "handfast")
