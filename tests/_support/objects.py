@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["OBJECTS", "Sample"]
+__all__ = ["OBJECTS", "WAITING", "Sample", "is_waiting"]
 
 
 class Sample(NamedTuple):
@@ -69,3 +69,12 @@ OBJECTS = {
     ),
 }
 """By the kind of their keys."""
+WAITING = [kind for kind, sample in OBJECTS.items() if sample.wait is not None]
+"""The kinds with a call that waits."""
+
+
+def is_waiting(server: Any, kind: str, name: str) -> bool:
+    """Return whether a call waits on the server, a connection of redis-py."""
+    part, _, field = OBJECTS[kind].waits.partition(".")
+    key = f"{{hf:{kind}:{name}}}:{part}"
+    return bool(server.hexists(key, field) if field else server.exists(key))

@@ -17,7 +17,7 @@ from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import settled
 from tests._support.family import NOWHERE
 from tests._support.helpers import eventually, eventually_async
-from tests._support.objects import OBJECTS
+from tests._support.objects import OBJECTS, WAITING, is_waiting
 
 KINDS = {
     "lock": lambda client, name="a b", **options: client.lock(name, **options),
@@ -102,7 +102,7 @@ async def test_class_names_and_reprs_show_the_api(api, here, kind):
 
 NAMES_OF = {kind: next(iter(row.modules.values()))[0] for kind, row in ALL.items()}
 objects = pytest.mark.parametrize("kind", OBJECTS)
-waiting = pytest.mark.parametrize("kind", [kind for kind, sample in OBJECTS.items() if sample.wait is not None])
+waiting = pytest.mark.parametrize("kind", WAITING)
 WHERE = [base, driver, performing, session, sync_object, asking]
 """Modules in which a call is interrupted at every point."""
 
@@ -111,17 +111,10 @@ def test_every_kind_is_asked():
     assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "once"}
 
 
-def is_waiting(raw, kind, name="a"):
-    """Return whether a call waits on the server."""
-    part, _, field = OBJECTS[kind].waits.partition(".")
-    key = f"{{hf:{kind}:{name}}}:{part}"
-    return raw.hexists(key, field) if field else bool(raw.exists(key))
-
-
 async def start(api, raw, kind, client):
     """Start a call that waits, and wait until it does."""
     task = asyncio.create_task(awaited(OBJECTS[kind].wait(client, "a")))
-    await eventually_async(lambda: is_waiting(raw, kind))
+    await eventually_async(lambda: is_waiting(raw, kind, "a"))
     return task
 
 
@@ -194,7 +187,7 @@ async def test_a_cancellation_at_any_await_leaves_none_waiting(server, raw, kind
         async for outcome in cancel_everywhere(lambda: sample.short(client, "a"), twice=True):
             await settled(client)
             cancelled += outcome.how == "stopped"
-            assert sample.forgets or not is_waiting(raw, kind), outcome
+            assert sample.forgets or not is_waiting(raw, kind, "a"), outcome
     assert cancelled >= 2
 
 
@@ -205,7 +198,7 @@ def test_an_interrupt_at_any_point_leaves_none_waiting(hf, raw, kind):
     for outcome in interrupt_everywhere(lambda: sample.short(hf, "a"), within=WHERE):
         struck += outcome.how == "stopped"
         try:
-            eventually(lambda: sample.forgets or not is_waiting(raw, kind))
+            eventually(lambda: sample.forgets or not is_waiting(raw, kind, "a"))
         except AssertionError:
             pytest.fail(f"left behind: {outcome}")
     assert struck > 20

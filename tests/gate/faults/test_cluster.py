@@ -14,6 +14,7 @@ from handfast.classic.watch import pipelines
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
 from tests._support.helpers import eventually, eventually_async
+from tests._support.objects import OBJECTS, WAITING, is_waiting
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -80,29 +81,39 @@ async def test_all_primitives_work(api, cluster):
 
 
 @crowded_too
-async def test_calls_of_two_clients_meet_wherever_their_name_is(api, cluster):
-    """What a debounced name and an operator of a limiter tell other clients comes from each of the primaries."""
+@pytest.mark.parametrize("kind", WAITING)
+async def test_calls_of_two_clients_meet_wherever_their_name_is(api, cluster, kind):
+    """Each primary tells what other clients change."""
+    async with api.client(cluster.url) as client, api.client(cluster.url) as other:
+        for name in (name_at(number, kind=kind) for number in range(NODES)):
+            await OBJECTS[kind].use(client, name)
+            call = asyncio.create_task(awaited(OBJECTS[kind].wait(client, name)))
+            node = cluster.node_of(f"{{hf:{kind}:{name}}}")
+            await eventually_async(lambda name=name, node=node: is_waiting(node, kind, name))
+            await OBJECTS[kind].let_go(other, name)
+            await asyncio.wait_for(call, 20)
+
+
+@crowded_too
+async def test_an_operator_of_a_limiter_is_heard_wherever_its_name_is(api, cluster):
     async with api.client(cluster.url) as client, api.client(cluster.url) as other:
         for number in range(2 * NODES):
-            first = asyncio.ensure_future(client.debounce(f"d{number}", 30).wait())
-            await eventually_async(lambda number=number: exists(cluster, f"{{hf:debounce:d{number}}}:burst"))
-            assert await other.debounce(f"d{number}", 0.05).wait()
-            assert await first is False
             limiter = client.limiter(f"l{number}", "1/h")
             await limiter.acquire()
             assert not await limiter.try_acquire()
             exceeding = await client.limiter(f"l{number}", "1/h", enforce=False).try_acquire()
             assert exceeding.exceeded
             waiter = asyncio.ensure_future(limiter.acquire())
-            await eventually_async(lambda number=number: exists(cluster, f"{{hf:limiter:l{number}}}:queue"))
+            node = cluster.node_of(f"{{hf:limiter:l{number}}}")
+            await eventually_async(lambda number=number, node=node: is_waiting(node, "limiter", f"l{number}"))
             await other.limiter(f"l{number}", "1/h").resize("9/h")
             assert await waiter
             await other.limiter(f"l{number}", "1/h").pause(60)
             assert (await limiter.status()).paused_for > 50
 
 
-def exists(cluster, key):
-    return cluster.node_of(key).exists(key)
+async def awaited(call):
+    return await call
 
 
 async def found(once):
