@@ -1,6 +1,6 @@
-"""What all protocols of objects without leases have in common: to change something, and to wait for an answer.
+"""Protocols that objects without leases share: change an object, and wait for an answer.
 
-The driver tells an attempt of its copies and refusals: see `BaseAttempt.answered`.
+The driver notes copies and refusals in the attempt: see `BaseAttempt.answered`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ BATCH = 500
 """Items in one call: about 1 ms of the server's time for a set with a million members."""
 
 WATCH_POLL_S = 5.0
-"""How often who waits for a message asks in any case, in seconds."""
+"""Seconds after which a waiting caller asks again, in case of a lost message."""
 
 WATCH_MS = round(3 * WATCH_POLL_S * 1000)
-"""For how long the server keeps a message for who has not asked again, in ms."""
+"""Milliseconds for which the server notes a caller that waits."""
 
 T = TypeVar("T")
 
 
 class ObjectAttempt(BaseAttempt):
-    """One call of an object without leases."""
+    """A call of an object without leases."""
 
     __slots__ = ()
 
@@ -37,13 +37,13 @@ class ObjectAttempt(BaseAttempt):
 
 
 def reply_to(call: Call) -> Steps[Any]:
-    """Make one call, and return its reply."""
+    """Make a call, and return the reply."""
     answer: Answer = yield call
     return answer.reply
 
 
 def in_batches(make_call: Callable[[Sequence[T]], Call], items: Sequence[T]) -> Steps[None]:
-    """Make the call for all items, batch by batch, so that none occupies the server for long."""
+    """Make a call for each batch of items: a short call does not occupy the server for long."""
     for batch in batches(items):
         yield make_call(batch)
 
@@ -54,10 +54,7 @@ def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:
-    """Change something, in as many calls as that takes: the last number of a reply says whether there is more to do.
-
-    Return the numbers of the last reply.
-    """
+    """Repeat a call while the last number of the reply, ``more``, is not 0. Return the numbers of the last reply."""
     while True:
         answer: Answer = yield make_call()
         _, *numbers = answer.fields
@@ -66,10 +63,10 @@ def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:
 
 
 def watch(attempt: ObjectAttempt, verb: str, until: float) -> Steps[Answer]:
-    """Ask until the reply is another than ``waits``, or that moment is over. Return the last reply.
+    """Ask until the server's reply is not ``waits``, or ``until`` has passed. Return the last reply, from after ``until``.
 
-    A message says to look again; each call asks for one, for the time that is left. As it may be lost, the call is
-    repeated in any case. There is nothing to take back: the server forgets in time who wanted a message.
+    The server sends a message when the caller should ask again. A message may be lost, so the caller also asks every
+    `WATCH_POLL_S` seconds, and once more at the end. No call takes the request back: the server forgets it in time.
     """
     now = attempt.asked_at
     while True:
@@ -79,5 +76,3 @@ def watch(attempt: ObjectAttempt, verb: str, until: float) -> Steps[Answer]:
             return answer
         waking: Waking = yield Park(attempt.token, min(until, answer.sent_at + WATCH_POLL_S))
         now = waking.woke_at
-        if now >= until:
-            return answer

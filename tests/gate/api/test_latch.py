@@ -1,4 +1,4 @@
-"""Latches through both APIs: when they open, for whom, and how tasks of one event loop wait together."""
+"""Latches through both APIs: opening, giving up, and tasks of an event loop that wait together."""
 
 from __future__ import annotations
 
@@ -56,6 +56,19 @@ async def test_who_waits_too_long_learns_how_many_parts_are_left(here):
         assert (late.value.left, late.value.timeout, isinstance(late.value, TimeoutError)) == (400, timeout, True)
 
 
+@pytest.mark.parametrize("left", [1, 0])
+async def test_a_call_asks_once_more_at_the_end_of_its_time(here, raw, left):
+    task = asyncio.create_task(wait(here.latch("a", 3), timeout=0.5))
+    await watching(raw)
+    raw.zadd(PARTS, dict.fromkeys("xyz"[left:], 1))  # without a message
+    raw.pexpire(PARTS, 60_000)
+    if left:
+        with pytest.raises(WaitTimeout, match="1 part is"):
+            await task
+    else:
+        await task
+
+
 async def test_a_latch_that_is_forgotten_is_closed(here, there, raw):
     latch = here.latch("a", 1)
     await latch.done("x")
@@ -103,12 +116,12 @@ async def test_bad_arguments_are_refused_before_any_call(api, args, options, err
             await client.latch("a", 1).wait(timeout="1")
 
 
-# --- tasks of one event loop
+# --- tasks of an event loop
 
 
 @pytest.fixture
 async def mine(server, raw):
-    """A client of the asyncio API as its users have it."""
+    """A client of the asyncio API, as users have it."""
     async with ASYNCIO.handfast(server.url) as client:
         await client.latch("a", 2).done("x")
         yield client

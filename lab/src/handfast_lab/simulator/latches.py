@@ -1,4 +1,4 @@
-"""Latches: plans of parts that are done and of callers that wait, and what each reply and each return must have been."""
+"""Plans and oracle of latches: workers do parts, callers wait, and the oracle checks every reply and every return."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from handfast_lab.simulator.world import World
 __all__ = ["LatchDrawing", "LatchWatch", "Latched"]
 
 SLACK_S = 2.0
-"""How long a caller may wait for a latch that is open, without a fault, in seconds: less than a poll."""
+"""Seconds for which a caller may wait for an open latch without a fault: less than a poll."""
 
 _ENDS = RedisError, HandfastError, asyncio.CancelledError
-"""Exceptions that a call may raise. Any other is an error of the library."""
+"""Exceptions that a call may raise. Any other exception is an error of the library."""
 
 
 class LatchDrawing(Drawing):
-    """Draws a plan for one latch or two."""
+    """Draws a plan for a latch or two."""
 
     def __init__(self, chance: Callable[[], float], setting: str) -> None:
         super().__init__(chance, setting)
@@ -76,12 +76,12 @@ class LatchDrawing(Drawing):
 
 
 def weight_of_parts(chance: Callable[[], float], count: int) -> float:
-    """Return which part is done: a number, also of one that another caller has done or that no one expects."""
+    """Return the number of the part to do; it may be done already, or not be expected."""
     return float(int(chance() * (count + 1)))
 
 
 class Latched:
-    """The execution of one order."""
+    """The execution of an order."""
 
     def __init__(self, world: World, watch: LatchWatch, client: Client, order: Order) -> None:
         self._world, self._watch, self._client, self._order = world, watch, client, order
@@ -102,9 +102,9 @@ class Latched:
         try:
             await latch.wait(timeout=order.timeout)
         except WaitTimeout:
-            watch.returned(target, asked_at, is_open=False)
+            watch.returned(target, asked_at, gave_up_at=asked_at + (order.timeout or 0))
         else:
-            watch.returned(target, asked_at, is_open=True)
+            watch.returned(target, asked_at)
         finally:
             if self._attempt is not None:
                 watch.fates[self._attempt.token] = "over"
@@ -116,7 +116,7 @@ class Latched:
 
 
 class LatchWatch(Watch):
-    """Checks the replies of scripts against sets of parts, and what callers believe."""
+    """Checks the replies of scripts and the returns of callers against sets of parts."""
 
     def _begin(self, plan: Plan) -> Any:
         self._parts: dict[bytes, set[bytes]] = {one.encode(): set() for one in plan.tags}
@@ -128,7 +128,7 @@ class LatchWatch(Watch):
         return {b"after": None, b"belief": None, b"present": lambda _: (), b"finish": lambda *_: None}
 
     def executed(self, command: Command, frame: object, now_us: int) -> None:  # noqa: ARG002 -- the network says it to all
-        """Check a script that the server has run, before its reply is sent."""
+        """Check a script after the server has run it, before the reply."""
         if not command.is_script:
             self.forget(None, torn=False)  # by a caller
             return
@@ -153,7 +153,7 @@ class LatchWatch(Watch):
             self.find(f"invariant 36: {place.decode()} is answered {reply.decode()}, and {left} are left")
 
     def strayed(self, command: Command, messages: Sequence[bytes]) -> None:
-        """Note that a server has answered which was the primary, and may still take a latch for open."""
+        """Note an answer of a former primary, which may still take a latch for open."""
         super().strayed(command, messages)
         self._strayed_at = self._world.now
 
@@ -162,7 +162,7 @@ class LatchWatch(Watch):
         return set() if found is None else {*found.scores.keys()}
 
     def _note(self, place: bytes, there: set[bytes]) -> None:
-        """Record which parts are done, and since when and until when that has been enough."""
+        """Record the parts done, and from when until when the latch was open."""
         if len(self._parts[place]) >= self._count:
             self._last_open[place] = self._world.now
         self._parts[place] = there
@@ -172,18 +172,23 @@ class LatchWatch(Watch):
             self._opened_at[place] = min(self._opened_at[place], self._world.now)
             self._last_open[place] = self._world.now
 
-    def returned(self, target: Target, asked_at: float, *, is_open: bool) -> None:
-        """Check that the latch was open meanwhile, or that it did not keep a caller waiting."""
+    def returned(self, target: Target, asked_at: float, *, gave_up_at: float = inf) -> None:
+        """Check a return: the latch was open during the wait, or still closed when the caller gave up."""
         now, place = self._world.now, target.tags[0]
         self._note(place, self._look(place))
         opened_at = self._opened_at[place]
+        is_open = gave_up_at == inf
+        if max(opened_at, self._strayed_at) < gave_up_at < inf:
+            self.find(
+                f"invariant 37: a wait for {target.name} gives up {gave_up_at - opened_at:.3f} s after it was open"
+            )
         if is_open and max(self._last_open[place], self._strayed_at) < asked_at:
             self.find(f"invariant 36: a wait for {target.name} returns, and it was not open meanwhile")
         if self._is_plain and now > max(asked_at, opened_at) + SLACK_S:
             self.find(f"invariant 37: a wait for {target.name} returns {now - opened_at:.3f} s after it was open")
 
     def forget(self, tag: str | None, *, torn: bool) -> None:  # noqa: ARG002 -- all are looked at
-        """Record that the server lost the data of a name, or of all."""
+        """Record a loss of data, of a name or of all."""
         for place in self._parts:
             self._note(place, self._look(place))
 
@@ -191,17 +196,17 @@ class LatchWatch(Watch):
         """Do nothing: a latch has no fence."""
 
     def forget_finished(self) -> None:
-        """Record that the server's clock jumped forward: parts may have expired."""
+        """Record a jump of the server's clock: parts may have expired."""
         self.forget(None, torn=False)
 
     def check_acknowledged(self) -> None:
         """Do nothing: no call waits for replicas."""
 
     def check_remains(self) -> None:
-        """Do nothing: a call that ended is forgotten in time."""
+        """Do nothing: the server forgets calls in time."""
 
     def check_all_expired(self) -> None:
-        """Check that what is left has a TTL."""
+        """Check that all keys left have a TTL."""
         for key in (place + part for place in self._parts for part in (b":parts", b":watchers")):
             found = self._network.server.model[b"peek"](key, self._network.now_us())
             if found is not None and not found.expires:
