@@ -20,7 +20,7 @@ class Examples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # see ab
             obj.docstring.value = EXAMPLE.sub(_block, obj.docstring.value)
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        """Leave out the parameter that ``undoing`` gives a method: callers have none."""
+        """Leave out the parameter added by ``undoing``: callers do not pass it."""
         if any(str(decorator.value) == "undoing" for decorator in func.decorators):
             func.parameters = griffe.Parameters(*(one for one in func.parameters if one.name not in ("attempt", "/")))
 

@@ -1,7 +1,7 @@
-"""The kinds of objects: one table of what each is, which all read that have to know every kind.
+"""The table of object kinds.
 
-A kind is a word in the keys of its names. From its row follow the public names, the rights of a user, the names that
-`handfast ls` finds, and what tests and mutants ask of every kind.
+The kind is a word in every key of an object. Public names, the rights of a user, the names found by `handfast ls`, tests
+of every kind and the suites of mutants are derived from this table.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ __all__ = ["KINDS", "ObjectKind", "public_names"]
 
 
 class ObjectKind(NamedTuple):
-    """What an object is."""
+    """A kind of object."""
 
     modules: Mapping[str, tuple[str, ...]]
     """The modules of an API, and the classes of each as the sync API calls them."""
     scripts: str
-    """What the names of its scripts begin with."""
+    """The prefix of the scripts' names, without the underscore."""
     commands: tuple[str, ...] = ()
-    """The commands that it sends outside of scripts."""
+    """Commands that the client sends outside of scripts."""
     records: tuple[str, ...] = ()
-    """The classes in `handfast.records` that its methods return."""
+    """The classes in `handfast.records` that methods return."""
     limit: int | None = None
-    """How many permits a name has, of a kind with leases; 0 where each request brings its own."""
+    """The permits of a name, for kinds with leases; 0 where requests bring the number. None for kinds without leases."""
 
 
 KINDS: Mapping[str, ObjectKind] = {
@@ -57,11 +57,11 @@ KINDS: Mapping[str, ObjectKind] = {
         records=("Advance", "Scored"),
     ),
 }
-"""Each kind, by the word in its keys."""
+"""By the word in the keys."""
 
 
 def public_names() -> dict[str, str]:
-    """Return the module of each public class that belongs to an object, of both APIs."""
+    """Return the module of each public class of an object, in both APIs."""
     return {name: "handfast.records" for kind in KINDS.values() for name in kind.records} | {
         prefix + name: f"handfast._api.{api}.{module}"
         for api, prefix in (("sync", ""), ("aio", "Async"))

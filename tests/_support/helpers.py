@@ -96,7 +96,7 @@ def wall_clock():
 
 
 def performed(steps, *script, attempt=None):
-    """Run a protocol: each item of the script is what its driver sends back, or raises, and tells the attempt.
+    """Run a protocol: the driver sends back or raises each item of the script, and notes the item in the attempt.
 
     Return its effects and its result.
     """
@@ -113,3 +113,8 @@ def performed(steps, *script, attempt=None):
     except StopIteration as end:
         assert not items, f"the protocol has ended, and nothing asked for {items}"
         return effects, end.value
+
+
+async def awaited(awaitable):
+    """Make a coroutine of any awaitable, for a task."""
+    return await awaitable

@@ -1,4 +1,4 @@
-"""How to use each object without leases: a row for each, for the tests that ask the same of all."""
+"""Samples of the objects without leases, for the tests of every object."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ __all__ = ["OBJECTS", "WAITING", "Sample", "is_waiting"]
 
 
 class Sample(NamedTuple):
-    """What to do with an object. Each function takes a client and a name."""
+    """Calls of an object. Each function takes a client and a name."""
 
     make: Callable[[Any, str], Any]
     use: Callable[[Any, str], Any]
-    """A call that waits for nothing, or for a moment."""
+    """A call that ends at once, or in a moment."""
     script: str
-    """The script, or the command, that it needs."""
+    """The script or command of that call."""
     short: Callable[[Any, str], Any] | None = None
-    """A call that waits, and ends by itself in a moment; None where none waits."""
+    """A call that waits, and ends by itself in a moment; None if no method waits."""
     wait: Callable[[Any, str], Any] | None = None
     """A call that waits until `let_go`."""
     let_go: Callable[[Any, str], Any] | None = None
     waits: str = ""
-    """The key that is there while one waits, and behind a dot a field of it."""
+    """The key that exists while a call waits, and behind a dot a field of the key."""
     forgets: bool = False
-    """Whether a call that gives up is only forgotten in time: then it leaves that key."""
+    """Whether a call that gives up leaves the key ``waits`` until a TTL ends."""
     others: tuple[str, ...] = ()
     """Methods without arguments."""
 

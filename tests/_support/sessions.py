@@ -1,7 +1,7 @@
-"""Sessions: scripts called step by step, as text with the answers, and laws that hold for every step.
+"""Sessions: scripts called step by step, as text with the answers, and laws for every step.
 
 `docs/design/sessions.md` has the grammar and the laws. A `Stage` runs one call from a stored state to the next, by a
-clock that the session sets; so a call can be sent twice, cut off or refused from the same state.
+clock set by the session; so a call can be sent twice, cut off or refused from the same state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_CUTS = 100
 """A call with more commands is not cut off before each of them."""
 
 ROUNDED_US = 2000
-"""What a TTL, which has whole milliseconds, may differ by."""
+"""The tolerance of a TTL, which has whole milliseconds."""
 
 ANSWER = "    "
 """Begins each line of an answer but the first."""
@@ -56,7 +56,7 @@ end
 local reply = run()
 return {calls, reply}
 """
-"""A script with a clock of its own, which fails in place of one of its calls and counts them."""
+"""A script with a clock set by the session, which counts commands and fails in place of a chosen command."""
 
 READ = """local found, read = {}, {hash = 'HGETALL', zset = 'ZRANGE', string = 'GET', list = 'LRANGE', set = 'SMEMBERS'}
 for i, key in ipairs(redis.call('KEYS', '*')) do
@@ -69,7 +69,7 @@ return found
 
 
 class Stored(NamedTuple):
-    """One key: its value, and until when it lives by the clock of the session."""
+    """A key: the value, and the end of the TTL by the clock of the session."""
 
     kind: str
     value: Any
@@ -78,24 +78,24 @@ class Stored(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of one call."""
+    """The result of a call."""
 
     reply: Any
     """As the server sent it; the text of an error."""
     state: dict[bytes, Stored]
     told: list[tuple[str, bytes]]
-    """Channel and message of all that was published to a subscriber."""
+    """Channel and message of each publication that reached a subscriber."""
     commands: int = 0
     is_refused: bool = False
 
     @property
     def values(self) -> dict[bytes, Any]:
-        """All that is stored, without the TTLs."""
+        """All stored values, without the TTLs."""
         return {key: one.value for key, one in self.state.items()}
 
 
 class Call(NamedTuple):
-    """A script, its keys and its arguments."""
+    """A script, with keys and arguments."""
 
     source: str
     keys: tuple[str, ...]
@@ -103,22 +103,22 @@ class Call(NamedTuple):
 
 
 class Stage:
-    """Runs calls on a server of its own."""
+    """Runs calls on a private server."""
 
     def __init__(self, client: redis.Redis, subscriber: Any) -> None:
         self.subscriber = subscriber
         self.now_us = START_US
         self.is_exact = client.info("server")["redis_version"] >= "7.2"
-        """Whether time stands still in a transaction, so that TTLs are the same each time, and what scripts do by them."""
+        """Whether time stands still in a transaction, which makes TTLs the same each time."""
         self._client = client
         self._digests: dict[str, str] = {}
 
     def play(
         self, state: dict[bytes, Stored], *calls: Call, cut: int = -1, maxmemory: int = 0, looks: bool = True
     ) -> list[Outcome]:
-        """Run calls one after the other, from that state on; the first one fails in place of its command number ``cut``.
+        """Run calls in sequence from a state on; the first call fails in place of command number ``cut``.
 
-        Return the outcome of each; without ``looks`` only of the last one.
+        Return the outcome of each call; without ``looks`` only the last outcome.
         """
         pipe = self._client.pipeline(transaction=not maxmemory)
         pipe.execute_command("FLUSHALL")
@@ -167,11 +167,11 @@ class Stage:
 
 
 class LawBroken(AssertionError):
-    """What a step does is not what every script promises."""
+    """A step breaks a promise of every script."""
 
 
 class Session:
-    """The steps of one session, played one after the other."""
+    """The steps of a session, played in sequence."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -203,7 +203,7 @@ class Session:
         else:
             yield from self._call(line.partition(" ->")[0].rstrip())
 
-    # --- what is there before
+    # --- preparations
 
     def _on_object(self, kind: str, prefix: str = "") -> None:
         self._kind, self._prefix = kind, prefix or kind
@@ -248,7 +248,7 @@ class Session:
         self._state = {key: one for key, one in self._state.items() if parts and key not in gone}
 
     def _on_each(self, numbers: str, *words: str) -> None:
-        """Make a call for each of these numbers, without asking what it answers."""
+        """Make a call for each of these numbers, without looking at the answers."""
         first, last = map(int, numbers.split(".."))
         numbered = [[word.replace("{n}", str(number)) for word in words] for number in range(first, last + 1)]
         calls = [self._packed(verb, rest)[1] for verb, *rest in numbered]
@@ -263,18 +263,18 @@ class Session:
         self._state = outcome.state
 
     def _on_drop(self, part: str, *members: str) -> None:
-        """Take members out of a sorted set, or fields out of a hash, as a script that was cut off may leave them out."""
+        """Take members out of a sorted set, or fields out of a hash, as a cut-off script may leave them out."""
         command = "ZREM" if self._state[self._key(part).encode()].kind == "zset" else "HDEL"
         drop = Call(f"return redis.call('{command}', KEYS[1], unpack(ARGV))", (self._key(part),), members)
         (outcome,) = self._stage.play(self._state, drop)
         self._state = outcome.state
 
     def _on_keep(self) -> None:
-        """Take a copy of all that is stored."""
+        """Take a copy of the stored state."""
         self._kept = self._state
 
     def _on_restore(self) -> None:
-        """Have the copy again, as a server that was restored."""
+        """Go back to the copy, as a restored server."""
         self._state = self._kept
 
     def _on_time(self, us: int) -> None:
@@ -310,7 +310,7 @@ class Session:
         self._calls.setdefault(token, []).append(call)
 
     def _packed(self, verb: str, words: list[str]) -> tuple[str, Call, dict[str, tuple[str, ...]]]:
-        """Return the token, the call, and the fields of each reply, from a verb and its words."""
+        """Return the token, the call, and the fields of each reply, from a verb and the words after it."""
         name, given = self._verbs.get(verb, (verb, {}))
         script = _script(f"{self._prefix}_{name}", name)
         header, contract = script.header, contract_of(script.name)
@@ -338,12 +338,12 @@ class Session:
     def _key(self, part: str) -> str:
         return KeySet("hf", self._kind, "a").key(part)
 
-    # --- what every step has to keep
+    # --- laws
 
     def _laws(
         self, call: Call, outcome: Outcome, waived: set[str], fields: dict[str, tuple[str, ...]]
     ) -> Iterator[str]:
-        """Check the promises of all headers. Yield what is worth a note."""
+        """Check the promises of all headers. Yield notes for the answer."""
         if outcome.is_refused:
             assert outcome.values == _values(self._state), "it is refused, and has changed something"
             return
@@ -371,11 +371,11 @@ class Session:
         yield from sorted(f"!{law} waived" for law in waived - {"twice", "cut"})
 
     def _constant(self, answer: str) -> str:
-        """Leave out of a reply what says how much is left now."""
+        """Leave the fields given by ``counts`` out of a reply."""
         return " ".join(word for word in answer.split() if word.partition("=")[0] not in self._counts)
 
     def _swept(self, outcome: Outcome) -> Outcome:
-        """Leave out what has lapsed and the next call drops."""
+        """Leave out lapsed members, which the next call drops."""
         state = {
             key: one._replace(value=[item for item in one.value if item[1] > self._stage.now_us])
             if key in self._lapses
@@ -385,7 +385,7 @@ class Session:
         return outcome._replace(state=state)
 
     def _is_final(self, token: str, outcome: Outcome) -> None:
-        """Check that copies of earlier calls of a token change nothing, now that it has come to its end."""
+        """Check that copies of earlier calls of a token change nothing after the final call."""
         for copy in self._calls.get(token, []):
             (late,) = self._stage.play(outcome.state, copy)
             assert late.values == outcome.values, f"a copy that arrives late changes something: {late.reply}"
@@ -428,7 +428,7 @@ class Session:
         return self._unpacked(form, value) if form and value and isinstance(value, bytes) else self._shown(value)
 
     def _unpacked(self, form: str, value: bytes) -> str:
-        """Return a text that begins with packed values."""
+        """Show a value that begins with packed numbers or texts."""
         found: list[str] = []
         for code in re.findall(r"d\*|d|Bc0\*|Bc0", form):
             if code == "d*":
@@ -478,7 +478,7 @@ def _naming(step: str) -> Iterator[None]:
 
 
 def _error(text: str) -> str:
-    """Return what a script says that fails, without its place."""
+    """Return the error of a script, without the line number."""
     said = re.sub(r"^.*user_script:\d+: ", "", text)
     return "error: " + said.partition(" script: ")[0].removeprefix("ERR ")
 
@@ -497,7 +497,7 @@ def _values(state: dict[bytes, Stored]) -> dict[bytes, Any]:
 
 
 def _is_same(one: Stored, other: Stored | None) -> bool:
-    """Return whether a value and its TTL are those of before, but for rounding."""
+    """Return whether value and TTL are as before, but for rounding."""
     return other is not None and one.value == other.value and abs(one.ends_us - other.ends_us) <= ROUNDED_US
 
 
@@ -507,7 +507,7 @@ def _all_end(state: dict[bytes, Stored]) -> None:
 
 
 def _is_alike(again: Outcome, outcome: Outcome, when: str, *, ends: bool = True) -> None:
-    """Check that a call came to the same once more, and told no one anything else."""
+    """Check that the repeated call has the same outcome, and sent no other message."""
     assert again.reply == outcome.reply, f"{when} its reply is another one: {again.reply}"
     assert again.values == outcome.values, f"{when} it leaves something else: {again.values}"
     _all_end(again.state)
@@ -525,7 +525,7 @@ def _doubles(packed: bytes) -> list[float]:
 
 
 def _read(text: str, code: str = "") -> Any:
-    """Return the value that a text stands for, as an argument or to be packed."""
+    """Return the value of a text, as an argument or to be packed."""
     if text.startswith("<") and text.endswith(">"):
         return b"".join(pack("<d", _read(word, "d")) for word in text[1:-1].split())
     if re.fullmatch(r"@-?[\d_]+", text):
@@ -543,7 +543,7 @@ def _pack(codes: tuple[str, ...], values: list[Any]) -> bytes:
 
 
 class SessionFile:
-    """A file of sessions: what holds for all of them, and the lines of each with their answers."""
+    """A file of sessions: a preface for all sessions, and the lines of each session with answers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -558,7 +558,7 @@ class SessionFile:
                 lines.append(line)
 
     def play(self, name: str, stage: Stage) -> list[str]:
-        """Play one session from an empty server on. Return its lines with their answers."""
+        """Play a session from an empty server on. Return the lines with answers."""
         session = Session(stage)
         steps = [line for line in (*self.preface, *self.sessions[name]) if not line.startswith(ANSWER)]
         lines = [text for step in steps for text in session.play(step)]

@@ -336,7 +336,7 @@ async def _scores(workload: Workload) -> None:
 
 
 def _sample(kind: str) -> Script:
-    """Return the workload of an object that its row describes."""
+    """Return the workload described by an object's row."""
     sample = OBJECTS[kind]
 
     async def workload_of(workload: Workload) -> None:

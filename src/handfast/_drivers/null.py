@@ -57,8 +57,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "GET": lambda _: None,
     "DEL": lambda _: 0,
 }
-"""Replies that depend on the call. All others stand in the headers of the scripts, as ALONE; a grant needs to know the
-request as well."""
+"""Replies computed from the call. The headers of scripts have the others (``ALONE``). `NullDriver.acquire` makes grants."""
 
 
 def _answer(call: Call) -> Answer:

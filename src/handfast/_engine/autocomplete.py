@@ -36,17 +36,17 @@ FOLDED = 4
 
 
 class AutocompleteRequest(ObjectRequest):
-    """The calls of one index."""
+    """The calls of an index."""
 
     __slots__ = ("_fold_case", "most", "ranked")
 
     def __init__(self, place: KeySet, *, fold_case: bool, ranked: bool) -> None:
-        # Clients that disagree on the options use different keys, so that none misreads the entries of another.
+        # Clients with different options use different keys, and so cannot misread each other's entries.
         form = ("folded" if fold_case else "exact") + ("_ranked" if ranked else "")
         super().__init__(place, names=form, ranks=f"{form}:ranks")
         self.ranked: bool = ranked
         self.most: int = MAX_READ_BYTES // (MAX_ENTRY_BYTES * FOLDED if fold_case else MAX_ENTRY_BYTES)
-        """The most entries that a call reads: entries of the greatest length fit into a reply."""
+        """The most entries in a reply: entries of the greatest length still fit."""
         self._fold_case = fold_case
 
     def entry(self, name: str) -> bytes:
@@ -74,7 +74,7 @@ class AutocompleteRequest(ObjectRequest):
         return (re.split(BORDER, entry, maxsplit=1)[1] if self._fold_case else entry).decode()
 
     def add(self, entries: Sequence[bytes]) -> Call:
-        """Add entries. In a ranked index a new entry gets score 0, and an existing one keeps its score."""
+        """Add entries. In a ranked index a new entry gets score 0, and an existing entry keeps its score."""
         if self.ranked:
             return self.call("rank", more=[part for entry in entries for part in (entry, "0")], how="keep")
         return self.command("ZADD", "names", *(part for entry in entries for part in (0, entry)))
@@ -89,7 +89,7 @@ class AutocompleteRequest(ObjectRequest):
         return self.call("unrank", more=entries) if self.ranked else self.command("ZREM", "names", *entries)
 
     def first(self, prefix: bytes, limit: int, after: bytes = b"") -> Call:
-        """Read the first entries that begin with a prefix, at most ``limit``; or those behind one of them."""
+        """Read at most ``limit`` entries that begin with a prefix: the first ones, or the next after ``after``."""
         span = (b"(" + after if after else b"[" + prefix, b"(" + prefix + END)
         return self.command("ZRANGEBYLEX", "names", *span, "LIMIT", 0, limit)
 
@@ -98,7 +98,7 @@ class AutocompleteRequest(ObjectRequest):
         return self.command("UNLINK", "names", self.place.key(self.fixed["ranks"]))
 
     def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
-        """Read names in order of rank: one step of the scan or walk that ``names_best.lua`` describes."""
+        """Read names in order of rank: a step of the scan or walk described in ``names_best.lua``."""
         return self.call("best", prefix=prefix, limit=min(limit, self.most), way=way, start=start, after=after)
 
 

@@ -5,9 +5,9 @@
     -- ALONE admitted now_us 0
 
 PACK
-    The names of what travels in one argument, and the format with which the script unpacks it: codes of Lua's
-    ``struct``, where ``d`` is a double and ``Bc0`` a text behind a byte with its length. A last argument ``wants`` ends
-    with the owner text that the session adds.
+    The names of values packed into an argument, and the format with which the script unpacks them: codes of Lua's
+    ``struct``, where ``d`` is a double and ``Bc0`` a text after a byte with the length. The session appends the owner
+    text to a last argument ``wants``.
 ALONE
     The reply where there is no server: tag and numbers. ``now_us`` is the time.
 """
@@ -22,16 +22,16 @@ from handfast._engine.script import lua_text
 __all__ = ["WANTS", "Contract", "Packed", "contract_of"]
 
 WANTS = "wants"
-"""The argument to which the session adds who asks."""
+"""The argument to which the session appends the owner text."""
 
 
 class Packed(NamedTuple):
-    """One argument that holds several values."""
+    """An argument that holds several values."""
 
     format: str
     names: tuple[str, ...]
     codes: tuple[str, ...]
-    """How each of them is packed."""
+    """The code of each value."""
 
 
 class Contract(NamedTuple):

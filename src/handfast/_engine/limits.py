@@ -81,7 +81,7 @@ class LimitRequest(ObjectRequest):
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
         if len(token) != TOKEN_SIZE:
             return self.call("acquire", token, patience_us=patience_us, ticket=ticket)
-        # What `call` does, without names: it is asked for most.
+        # The same as `call`, written out for speed: the most frequent call of a limiter.
         shape = self._shapes.get("acquire") or self._shaped("acquire")
         tail = shape.tail % (double(patience_us), double(ticket))
         return make_call(

@@ -23,7 +23,7 @@ from handfast.arguments import Kind
 __all__ = ["LIMITS", "NamePattern", "inspect_all"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
-"""The limit of each kind with leases; 0 where each request brings its own."""
+"""The limit of each kind with leases; 0 where requests bring a limit."""
 
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""

@@ -1,8 +1,8 @@
 """The calls of an object without leases, packed from the headers of its scripts.
 
-A script is called after its object and a verb, ``latch_wait``. Its header names keys and arguments, and says which values
-travel in one argument (`handfast._engine.contract`). So an object needs no code of its own to pack a call: values that
-all calls share are given once, and others with each call, by name.
+A script has the name of its object and a verb, such as ``latch_watch``. The header of the script names keys and arguments,
+and lists the values packed into an argument (`handfast._engine.contract`). So `ObjectRequest` packs the calls of every
+object: from values given once (``fixed``) and values given with each call, by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ObjectRequest"]
 
 
 class _Shape(NamedTuple):
-    """The call of one script with everything that does not change between calls."""
+    """The call of a script, with the parts that are the same in each call."""
 
     prefix: CommandPrefix
     script: LuaScript
@@ -31,17 +31,17 @@ class _Shape(NamedTuple):
     """Of keys and of arguments."""
     keys: bytes
     head: bytes
-    """The keys, and the size of a token."""
+    """The keys, and the length of a token."""
     tail: bytes
-    """What stands behind the token, with ``%b`` for each value that a call brings."""
+    """The arguments after the token, with ``%b`` for each value given with a call."""
     slots: tuple[tuple[str, Callable[[Any], bytes]], ...]
-    """The names of these values, and how each is packed."""
+    """The names of the values given with a call, and the function that packs each."""
     wants: bytes | None
     """The beginning of the record; None if the call does not wait."""
 
 
 class ObjectRequest:
-    """What a caller asks of one object. ``fixed`` are the values that all its calls share, by name."""
+    """The calls of an object. ``fixed`` are the values that all calls share, by name."""
 
     __slots__ = ("_shapes", "fixed", "name", "place")
 
@@ -53,19 +53,19 @@ class ObjectRequest:
 
     @property
     def question(self) -> tuple[Any, ...]:
-        """What it asks for: requests with the same have the same answer."""
+        """A key for `SharedWaits`: requests with equal keys get the same answer."""
         return self.place.tag, *self.fixed.values()
 
     def keyed(self, parts: tuple[str, ...]) -> ObjectRequest:
-        """Return the same request for a name with these parts behind it."""
+        """Return a copy for the name with key parts appended."""
         return type(self)(self.place.keyed(parts), **self.fixed)
 
     def having(self, **values: Any) -> ObjectRequest:
-        """Return the same request with these values for all its calls."""
+        """Return a copy with more fixed values."""
         return ObjectRequest(self.place, **self.fixed, **values)
 
     def call(self, verb: str, token: bytes = b"", *, more: Sequence[Any] = (), **values: Any) -> Call:
-        """Return the call of a verb. ``more`` are the values of a last argument with dots."""
+        """Return the call of a verb. ``more`` are the values of a variable last argument (``parts...`` in the header)."""
         shape = self._shapes.get(verb) or self._shaped(verb)
         prefix, script, counts, keys, head, tail, slots, wants = shape
         if slots:
@@ -80,15 +80,15 @@ class ObjectRequest:
         return Call(prefix, args, waiter=waiter, wants=wants or b"")
 
     def cancel(self, token: bytes) -> Call:
-        """Undo what a token has asked for, whatever it has reached."""
+        """Return the call that undoes a request, granted or not."""
         return self.call("cancel", token)
 
     def command(self, name: str, part: str, *args: Any) -> Call:
-        """Return a plain command on one key."""
+        """Return a plain command on a key."""
         return Call(command(name, 1 + len(args)), pack((self._key(part), *args)))
 
     def _key(self, name: str) -> str:
-        """Return a key by its name in the headers. A value of that name is the part, where it has another one."""
+        """Return a key by the name in the headers. A fixed value of the same name replaces the key's part."""
         return self.place.key(self.fixed.get(name, name))
 
     def _shaped(self, verb: str) -> _Shape:

@@ -1,6 +1,6 @@
-"""The options of a lease: one record from the client's methods to the calls.
+"""The options of a lease, as a record that goes from the client's methods to the calls.
 
-A new option is a field here, a parameter of the methods that take it, and whatever reads it.
+A new option is a field here, a parameter of the client's methods, and the code that reads the field.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["LeaseOptions", "lease_options"]
 
 
 class LeaseOptions(NamedTuple):
-    """How a caller wants a lease, and how it waits for that."""
+    """The options of a request for a lease."""
 
     ttl_ms: int
     renew: bool = True
     max_waiters: int = DEFAULT_MAX_WAITERS
     timeout: float | None = None
-    """Seconds that callers wait unless they say otherwise; None without a limit, 0 not at all."""
+    """Seconds to wait unless a call has a ``timeout``; None without a limit, 0 not at all."""
     max_hold: float = inf
-    """Seconds after which a lease ends whatever its holder does; inf without a limit. No ttl is longer."""
+    """Seconds after which a lease ends in any case; inf without a limit. No ttl is longer."""
     at_least_ms: int = 0
-    """For how long a lock stays taken since its grant."""
+    """Milliseconds from the grant for which the lock stays taken, also after a release."""
     acknowledgement: Acknowledgement | None = None
-    """What grants and renewals wait for; None where that is their replies alone."""
+    """The replicas that grants and renewals wait for; None waits for none."""
 
 
 def lease_options(
@@ -42,7 +42,7 @@ def lease_options(
     at_least: Duration | None = None,
     acknowledgement: Acknowledgement | None = None,
 ) -> LeaseOptions:
-    """Check the options that a method of the client was given. Raises TypeError and ValueError."""
+    """Check the options given to a method of the client. Raises TypeError and ValueError."""
     ttl_ms, longest = lease_times(ttl, max_hold)
     at_least_ms = 0 if at_least is None else milliseconds(at_least, "at_least")
     if at_least_ms > longest * 1000:

@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["double", "doubles", "read_reply"]
 
 double = Struct("<d").pack
-"""Pack one number."""
+"""Pack a number."""
 
 _FORMATS = [Struct(f"<{count}d") for count in range(9)]
 

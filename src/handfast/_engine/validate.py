@@ -84,7 +84,7 @@ def milliseconds(value: Duration, what: str) -> int:
 
 
 MAX_PERMITS = 1_000_000_000
-"""The largest limit of a name. A read-write lock has it: a reader takes one permit, a writer all."""
+"""The largest limit of a name, and the limit of every read-write lock: a reader takes a permit, a writer all."""
 
 
 def lease_times(ttl: Duration, max_hold: Duration | None) -> tuple[int, float]:

@@ -157,9 +157,9 @@ class BaseAttempt:
         self.may_be_there = self.may_be_there and (self.copies or self.position is not None)
 
     def answered(self, call: Call, answer: Answer | ServerRefused) -> None:
-        """Note what the answer to a call says of copies of the request, or that the server ran nothing of it.
+        """Note whether copies of the request may arrive late, or whether the server ran none.
 
-        The driver tells an attempt, so that no protocol has to. Only what asks for something has a ``waiter``.
+        Drivers call this for every protocol. Only calls that may wait or be granted have a ``waiter``.
         """
         if not call.waiter:
             return

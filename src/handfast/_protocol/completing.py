@@ -1,4 +1,4 @@
-"""Complete a prefix: from an index to the names that begin with it.
+"""Complete a prefix: read the names in an index that begin with the prefix.
 
 Completion is one read of names without a rank, which lie side by side on the server, or a few where many are wanted: a
 server ends a connection that has more than 32 MB to read. For ranked names the server chooses the one of two ways that is
@@ -19,7 +19,7 @@ __all__ = ["complete"]
 
 
 def complete(index: AutocompleteRequest, prefix: bytes, limit: int) -> Steps[tuple[str, ...]]:
-    """Return at most ``limit`` names with that prefix: the first in byte order, or those of the highest score."""
+    """Return at most ``limit`` names with a prefix: the first in byte order, or the names with the highest scores."""
     if not index.ranked:
         return (yield from _first(index, prefix, limit))
     answer: Answer = yield index.best(prefix, limit)
@@ -40,7 +40,7 @@ def _first(index: AutocompleteRequest, prefix: bytes, limit: int) -> Steps[tuple
 
 
 def _scan(index: AutocompleteRequest, prefix: bytes, limit: int, answer: Answer) -> Steps[Iterable[bytes]]:
-    """Continue a scan after its first batch, keeping the best entries of all batches."""
+    """Continue a scan after the first batch, keeping the best entries of all batches."""
     best: list[tuple[float, bytes]] = []
     while True:
         _, _, ranked, last = answer.reply

@@ -1,4 +1,4 @@
-"""A latch: note what is done, and see how far it has come."""
+"""Protocols of a latch: note parts as done, forget them, and read the status."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["done", "forget", "status"]
 
 SHOWN = 1000
-"""Parts that a status lists."""
+"""Parts listed by a status."""
 
 
 def done(request: ObjectRequest, parts: Sequence[str]) -> Steps[int]:
-    """Note that parts are done, and wake who waits. Return how many are left."""
+    """Note parts as done, and wake the waiters of an open latch. Return the number of parts left."""
     left = 0
     for batch in batches(parts):
         left, _ = yield from change(lambda batch=batch: request.call("done", more=batch))  # type: ignore[misc]
@@ -27,13 +27,13 @@ def done(request: ObjectRequest, parts: Sequence[str]) -> Steps[int]:
 
 
 def forget(request: ObjectRequest) -> Steps[bool]:
-    """Close a latch. Return whether a part was done."""
+    """Forget all parts. Return whether a part was done."""
     answer: Answer = yield request.command("DEL", "parts")
     return bool(answer.reply) or answer.again
 
 
 def status(request: ObjectRequest) -> Steps[LatchStatus]:
-    """Read which parts are done, and how many wait."""
+    """Read the parts done, and the number of waiters."""
     from handfast.records import LatchStatus
 
     answer: Answer = yield request.call("inspect", shown=SHOWN)

@@ -21,16 +21,14 @@ def advance(request: ObjectRequest, pairs: Sequence[tuple[float, bytes]], token:
 
     added = moved = stale = 0
     for number, batch in enumerate(batches(pairs)):
-        once = request.having(
-            answer=f"answer:{token}:{number}"
-        )  # the reply is stored there for a call that is repeated
+        once = request.having(answer=f"answer:{token}:{number}")  # the reply is stored there, for a repeated call
         answer: Answer = yield once.call("advance", more=[part for pair in batch for part in pair])
         added, moved, stale = added + answer.reply[1], moved + answer.reply[2], stale + answer.reply[3]
     return Advance(added, moved, stale)
 
 
 def read_scores(call: Call) -> Steps[tuple[Scored, ...]]:
-    """Make a call that reads members, and return them with their scores."""
+    """Read members, and return them with their scores."""
     from handfast.records import Scored
 
     answer: Answer = yield call

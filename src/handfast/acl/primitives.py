@@ -91,7 +91,7 @@ def _lock_all(namespace: str) -> Use:
 
 
 def _object(kind: str, namespace: str) -> Use:
-    """What an object without leases uses: the scripts that are called after it, and the commands of its kind."""
+    """Return the scripts and the commands of an object without leases."""
     names = sorted(path.removesuffix(".lua") for path in lua_texts() if path.startswith(f"{KINDS[kind].scripts}_"))
     return Use(tuple(map(load, names)), frozenset(KINDS[kind].commands), (keys_of_kind(namespace, kind),))
 

@@ -45,7 +45,7 @@ TASKS = {
         ),
     },
     "Wait for each other": {
-        "done": ("handfast.cli.latch:done", "Say that parts of NAME are done, and print how many are left."),
+        "done": ("handfast.cli.latch:done", "Note parts of NAME as done, and print the number of parts left."),
         "wait": ("handfast.cli.latch:wait", "Wait until all parts of NAME are done."),
     },
     "See who holds what": {

@@ -26,7 +26,7 @@ PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- a placeholder, which a se
 """Stands for the password in the printed line."""
 
 OBJECTS = (*KINDS, "lock_all")
-"""What a client may use, by the names of its methods."""
+"""The objects that a client may use, by the names of the client's methods."""
 
 EPILOG = """
 \b

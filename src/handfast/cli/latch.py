@@ -1,4 +1,4 @@
-"""``handfast done`` and ``handfast wait``: many jobs say that they are done, and others wait for all of them."""
+"""``handfast done`` and ``handfast wait``: jobs note their parts as done, and other jobs wait for all parts."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ of_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     default="1d",
     metavar="TIME",
     show_default=True,
-    help="How long parts are remembered.",
+    help="How long the server keeps the parts.",
 )
 @server_options
 @namespace_option
 def done(*, name: str, parts: tuple[str, ...], count: int, ttl: float, url: str, namespace: str) -> None:
-    """Say that parts of NAME are done, and print how many are left.
+    """Note parts of NAME as done, and print the number of parts left.
 
-    Once N different parts are done, `handfast wait NAME` returns. A part that is done twice counts once.
+    Once N different parts are done, `handfast wait NAME` returns. A repeated part counts once.
     """
     with connected(url, namespace=namespace) as client:
         left = client.latch(name, count, ttl=ttl).done(*parts)
@@ -81,7 +81,7 @@ def done(*, name: str, parts: tuple[str, ...], count: int, ttl: float, url: str,
 def wait(ctx: click.Context, /, *, name: str, count: int, seconds: float | None, url: str, namespace: str) -> None:
     """Wait until all parts of NAME are done.
 
-    That is when `handfast done NAME` was called for N different parts. Give the same N wherever NAME is used.
+    Returns once `handfast done NAME` was called for N different parts. Give the same N wherever NAME is used.
     """
     from handfast import WaitTimeout
 

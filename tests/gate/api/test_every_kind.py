@@ -16,7 +16,7 @@ from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import settled
 from tests._support.family import NOWHERE
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import awaited, eventually, eventually_async
 from tests._support.objects import OBJECTS, WAITING, is_waiting
 
 KINDS = {
@@ -116,10 +116,6 @@ async def start(api, raw, kind, client):
     task = asyncio.create_task(awaited(OBJECTS[kind].wait(client, "a")))
     await eventually_async(lambda: is_waiting(raw, kind, "a"))
     return task
-
-
-async def awaited(call):
-    return await call
 
 
 @objects

@@ -24,7 +24,7 @@ from handfast import (
 from tests._support.apis import SYNC
 from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import awaited, eventually, eventually_async
 
 REFUSED = "the reentrant lock 'a' can only be released by the thread or task that acquired it; release it there"
 
@@ -37,10 +37,6 @@ def nothing_left(raw, name="a"):
 async def elsewhere(coroutine):
     """Return the result of the call in another thread or task."""
     return await asyncio.create_task(awaited(coroutine))
-
-
-async def awaited(awaitable):
-    return await awaitable
 
 
 # --- reacquiring

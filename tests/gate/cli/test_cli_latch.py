@@ -1,4 +1,4 @@
-"""``handfast done`` and ``handfast wait`` as processes: what they print, and their exit codes."""
+"""``handfast done`` and ``handfast wait`` as processes: output and exit codes."""
 
 from __future__ import annotations
 

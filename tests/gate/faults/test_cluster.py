@@ -13,7 +13,7 @@ from handfast.classic import watch
 from handfast.classic.watch import pipelines
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import awaited, eventually, eventually_async
 from tests._support.objects import OBJECTS, WAITING, is_waiting
 
 pytestmark = pytest.mark.timeout(120)
@@ -110,10 +110,6 @@ async def test_an_operator_of_a_limiter_is_heard_wherever_its_name_is(api, clust
             assert await waiter
             await other.limiter(f"l{number}", "1/h").pause(60)
             assert (await limiter.status()).paused_for > 50
-
-
-async def awaited(call):
-    return await call
 
 
 async def found(once):

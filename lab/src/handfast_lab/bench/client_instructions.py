@@ -163,7 +163,7 @@ def called(api: str, call: str) -> int:
 
 
 def started() -> dict[str, int]:
-    """Return the instructions of an import beside those of redis-py, and of a whole command."""
+    """Return the instructions of an import, without redis-py's, and of a whole command."""
     compileall.compile_dir(Path(handfast.__file__).parent, quiet=2)
     alone = collected("-c", "import redis")
     return {

@@ -27,7 +27,7 @@ __all__ = ["count_asyncio", "count_sync", "main"]
 
 PACKAGE = str(Path(handfast.__file__).parent)
 WARM_UP = 20
-"""How often each call is made; the last one counts. The others load scripts, open connections and fill caches."""
+"""Calls of each kind; the last call counts. Earlier calls load scripts, open connections and fill caches."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@
     python -m handfast_lab.mutants --show NAME         # the change of one mutant
     python -m handfast_lab.mutants --sample 20 --seed 1
     python -m handfast_lab.mutants --json FILE         # also write the figures to a file
-    python -m handfast_lab.mutants --matrix --only limit_  # which files of tests kill each, and what one adds to others
+    python -m handfast_lab.mutants --matrix --only limit_  # the files of tests that kill each mutant
 
 Every mutant must be killed by a test, or justified by its name in ``handfast_lab/mutants/justified.toml``, with the
 reason why no test can or should kill it. The exit status is 1 if a mutant is neither, if a justified mutant was killed,
@@ -107,7 +107,7 @@ def judge(mutants: Sequence[Mutant], workers: int) -> list[Verdict]:
 
 
 def matrix(mutants: Sequence[Mutant], workers: int) -> dict[str, list[str]]:
-    """Return for each mutant all files of tests that kill it."""
+    """Return for each mutant the test files which kill it."""
     with MutationRun(workers, say) as run:
         return run.matrix(mutants, lambda name, files: say(f"{name}: {' '.join(map(_stem, files)) or 'survived'}"))
 

@@ -194,7 +194,7 @@ class MutationRun:
         return [verdicts[mutant.name] for mutant in mutants]
 
     def matrix(self, mutants: Sequence[Mutant], done: Callable[[str, list[str]], None]) -> dict[str, list[str]]:
-        """Return for each mutant all files of its tests that kill it; also call ``done`` with each at once."""
+        """Return for each mutant the test files that kill the mutant; also call ``done`` with each result at once."""
         families: dict[tuple[str, ...], list[Mutant]] = {}
         for mutant in mutants:
             families.setdefault(tuple(suites(mutant.script)), []).append(mutant)

@@ -73,7 +73,7 @@ class Order(NamedTuple):
     pause: float
     """Seconds before the operation."""
     timeout: float | None = None
-    """In seconds; of a ``wait`` for quiet, how long its burst lasts at most; of ``done``, the number of the part."""
+    """In seconds; of a debounced ``wait``, the longest burst; of ``done``, the number of the part."""
     hold: float = 0.0
     """For how long it holds what it gets, in seconds; of a ``wait``, for how long it has to be quiet."""
     block: float = 0.0

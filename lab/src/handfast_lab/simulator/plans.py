@@ -34,7 +34,7 @@ four times as many of a latch."""
 
 
 def kind_of(seed: int) -> str:
-    """Return what the plan of a seed is about: ``limiter``, ``once``, ``debounce``, ``latch``, or ``permits``."""
+    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, or ``permits``."""
     rest = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce"}.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 

@@ -554,7 +554,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         return AsyncDebounce(self._driver, request, parameter_names(by))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
-        """Return the latch of a name, which opens once that many parts are done. No I/O.
+        """Return the latch of a name, which opens once `count` parts are done. No I/O.
 
         Example:
             latch = hf.latch("import:2026-11-22", 8)

@@ -1,4 +1,4 @@
-"""A latch: callers wait until so many parts of a job are done."""
+"""A latch: callers wait until a number of parts of a job are done."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["AsyncLatch"]
 
 
 class AsyncLatch(AsyncObject):
-    """A named latch, which opens once so many parts are done. Made by the client's ``latch()``.
+    """A named latch, which opens once `count` parts are done. Made by the client's ``latch()``.
 
-    A part has a name, so a worker that dies and does a part again counts once. Nothing closes a latch but `forget` and the
-    end of its ttl: take a new name for each round. A latch of one part is an event.
+    Parts have names: a worker may die and do a part again, and the part counts once. A latch stays open until `forget` or
+    the end of the ttl: take a new name for each round. A latch with a count of 1 is an event.
 
     Every method may raise ServerRefused and redis-py's connection errors. Threads or tasks may share the object.
 
@@ -33,12 +33,12 @@ class AsyncLatch(AsyncObject):
     """
 
     async def done(self, *parts: KeyPart) -> int:
-        """Note that parts are done. Who waits goes on at once when they were the last ones.
+        """Note parts as done. The last part opens the latch, and every waiter goes on.
 
-        Takes one round trip for up to 500 parts, and one more for each 100 processes that wait. May be called again.
+        Takes a round trip for up to 500 parts, and another for each 100 waiting processes. Safe to repeat.
 
         Args:
-            parts: Names of parts, at least one, as `keyed` takes them. An open latch notes no others.
+            parts: Names of parts, at least one, of the types that `keyed` takes. An open latch notes no further parts.
 
         Returns:
             How many parts are still to be done.
@@ -50,15 +50,15 @@ class AsyncLatch(AsyncObject):
         return await self._driver.run(latching.done(self._request, key_parts(parts, "name")), self.name)
 
     async def wait(self, *, timeout: Duration | None = None) -> None:
-        """Wait until so many parts are done. All that wait in one event loop ask together.
+        """Wait until `count` parts are done. The tasks of an event loop share a single waiter on the server.
 
-        Who waits gets a message, and asks every five seconds in case that is lost.
+        The server sends a message when the latch opens. In case of a lost message, the client asks every five seconds.
 
         Args:
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less asks once; None waits indefinitely.
 
         Raises:
-            WaitTimeout: Parts were still to be done; its ``left`` says how many.
+            WaitTimeout: Parts were still to be done: the attribute ``left`` of the error has the number.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -68,7 +68,7 @@ class AsyncLatch(AsyncObject):
             raise WaitTimeout(self.name, seconds or 0, *left)
 
     async def status(self, *, timeout: Duration | None = None) -> LatchStatus:
-        """Return which parts are done, how many are left, and how many wait. Takes one round trip.
+        """Return the parts done, the number of parts left, and the number of waiters. Takes a round trip.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for. None
@@ -77,7 +77,7 @@ class AsyncLatch(AsyncObject):
         return await self._driver.look(latching.status(self._request), self.name, reply_seconds(timeout))
 
     async def forget(self) -> bool:
-        """Close the latch: no part is done any more. Who waits, waits on.
+        """Close the latch: no part is done any more. Waiters go on waiting.
 
         Returns:
             True if a part was done.

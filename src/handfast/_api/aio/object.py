@@ -1,4 +1,4 @@
-"""What all objects without leases have in common: a name, keys, and methods that leave nothing behind where they fail."""
+"""The base of objects without leases: a name, keys, and methods that leave nothing on the server when they fail."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ S = TypeVar("S", bound="AsyncObject")
 def undoing(
     method: Callable[Concatenate[S, A, P], Awaitable[R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Give a method an attempt, and undo that if the call fails. Callers do not see this parameter.
+    """Give a method an attempt, and undo the attempt if the call fails. Callers do not see this parameter.
 
-    The frame below returns the result to the caller, so no interrupt comes between the two. It awaits what the method
-    returns, which so needs no coroutine of its own.
+    The inner function below returns the result straight to the caller, so no interrupt comes in between. The method may
+    return any awaitable.
     """
 
     @functools.wraps(method)
@@ -47,12 +47,12 @@ def undoing(
     hidden = [one for name, one in shown.parameters.items() if name != "attempt"]
     undone.__annotations__ = {name: kind for name, kind in method.__annotations__.items() if name != "attempt"}
     undone.__signature__ = shown.replace(parameters=hidden)  # type: ignore[attr-defined]  # of any function
-    del undone.__wrapped__  # which has that parameter
+    del undone.__wrapped__  # its signature has the parameter
     return undone
 
 
 class AsyncObject(Named):
-    """An object without leases. Calls that wait are withdrawn where they end early."""
+    """An object without leases."""
 
     _request: ObjectRequest
     _attempts: ClassVar[type[BaseAttempt]] = ObjectAttempt
@@ -63,7 +63,7 @@ class AsyncObject(Named):
         self._by = by
 
     def keyed(self, *parts: KeyPart) -> Self:
-        """Return the same for one key, which has nothing to do with other keys. No I/O.
+        """Return the object of a key, independent of other keys. No I/O.
 
         Example:
             await hf.limiter("login", "5/min").keyed(user.id).try_acquire()
@@ -83,7 +83,7 @@ class AsyncObject(Named):
         return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
 
     async def _watch(self, verb: str, timeout: float | None) -> list[Any]:
-        """Ask until the reply is another than ``waits``, or for so many seconds. Return tag and numbers of the last reply."""
+        """Ask until the reply is not ``waits``, for ``timeout`` seconds at most. Return tag and numbers of the last reply."""
         attempt = self._driver.begin(ObjectAttempt, self._request)
         until = inf if timeout is None else attempt.asked_at + timeout
         answer: Answer = await self._driver.watch(attempt, lambda until: watch(attempt, verb, until), until)

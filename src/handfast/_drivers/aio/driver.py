@@ -142,7 +142,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         return result
 
     async def watch(self, attempt: ObjectAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
-        """Wait for an answer until that moment at most. Of all tasks that wait for the same, one asks."""
+        """Wait for an answer, until ``until`` at most. Tasks with the same question share a single request."""
 
         async def ask(until: float) -> Answer:
             return await self.wait(attempt, steps(until), until, once=until <= attempt.asked_at)

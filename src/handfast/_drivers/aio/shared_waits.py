@@ -1,11 +1,11 @@
-"""Tasks of one event loop that ask for the same thing, and for which the same answer will do.
+"""Share the answer to a question among the tasks of an event loop.
 
-Where an answer may be for one task alone, they take turns: one asks at a time, and waits in the server's queue for all;
-the others wait here. An answer is for all who came before the turn in which it was asked for, so none is older than the
-call that gets it. Of a thousand tasks that want one result, three or four ask.
+`ask` is for answers that may be for a single task, such as the right to run. The tasks take turns: the first task waits
+in the server's queue, the others wait here. A task takes the answer of a turn that began after the task came, so no
+answer is older than the call. Of a thousand tasks that want a result, three or four ask the server.
 
-Where an answer is for all, one asks and the others wait for that: a thousand tasks that wait for one latch are one waiter
-on the server.
+`share` is for answers that are good for every task. The first task asks and the others wait here: a thousand tasks that
+wait for a latch are a single waiter on the server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SharedWaits:
     def __init__(self) -> None:
         self._turns: dict[Hashable, _Turns] = {}
         self._shared: dict[Hashable, list[asyncio.Future[Answer | Exception | None]]] = {}
-        """The tasks that wait for an answer which one more asks for."""
+        """The tasks that wait here while another task asks the server, by question."""
 
     async def ask(
         self,
@@ -89,10 +89,10 @@ class SharedWaits:
     async def share(
         self, question: Hashable, came_at: float, until: float, ask: Callable[[float], Awaitable[Answer]]
     ) -> Answer:
-        """Return the answer to a question that is for all who ask it, and that was asked after this caller came.
+        """Return an answer to a question, not older than this call.
 
-        One of them asks until its time is over; the others wait for that, and ask themselves where it ends without an
-        answer. Raises what ``ask`` raises.
+        The first task asks the server until its own timeout. The others wait here, and ask themselves if the first task
+        ends without an answer. Raises the exceptions of ``ask``.
         """
         while True:
             others = self._shared.get(question)
@@ -126,7 +126,7 @@ class SharedWaits:
 
 
 async def _answered(others: list[asyncio.Future[Answer | Exception | None]], until: float) -> Answer | Exception | None:
-    """Wait for what another task asks for. None at the moment ``until``, or where that task ends without an answer."""
+    """Return the answer that another task gets. None at ``until``, or if the other task ends without an answer."""
     loop = asyncio.get_running_loop()
     mine: asyncio.Future[Answer | Exception | None] = loop.create_future()
     others.append(mine)

@@ -233,7 +233,7 @@ class SyncDriver(Driver[SyncConnector]):
         return result
 
     def watch(self, attempt: ObjectAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
-        """Wait for an answer until that moment at most. Threads ask each for itself, as in `acquire_in_turns`."""
+        """Wait for an answer, until ``until`` at most. Each thread asks by itself, as in `acquire_in_turns`."""
         return self.wait(attempt, steps(until), until, once=until <= attempt.asked_at)
 
     def undo(self, attempt: BaseAttempt) -> None:

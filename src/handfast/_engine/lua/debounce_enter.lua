@@ -8,8 +8,8 @@
 -- REPLY superseded
 -- ALONE runs
 --
--- at_most_ms may be infinite. left_us is how long the call still has to wait by its client's clock: at first all of
---   `quiet`, and below zero once its time is over.
+-- at_most_ms may be infinite. left_us is the time that the call still has to wait by the client's clock: `quiet_ms` at
+--   first, and below zero after the time of the call.
 -- ticket is 0 at first, and then that of the first reply `waits`. With it, a call that comes back never takes over
 --   from one that came later. Where the server has lost the burst, the call goes on with the time that is left; but
 --   not an hour after its time, when newer calls may have run and be forgotten.

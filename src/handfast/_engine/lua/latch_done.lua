@@ -1,4 +1,4 @@
--- latch_done: note that parts are done; once enough are, tell those who wait.
+-- latch_done: note parts as done, and send messages to the watchers when the latch is open.
 --
 -- KEYS parts watchers
 -- ARGV size parts_done...
@@ -6,13 +6,14 @@
 -- REPLY done left more
 -- ALONE done 0 0
 --
--- A part counts once, however often and by whom it is done. count is how many the caller expects; a latch that has as many
---   notes no others. ttl_ms is how long the parts are remembered after the last call. left is how many are to be done.
--- more is 1 when 100 who wait were told and others may be left: send it again.
+-- A part counts once, however often and by whom it is done. count is the number of parts that the caller expects; a latch
+--   with `count` parts notes no further parts. ttl_ms is how long the server keeps the parts after the last call. left is
+--   the number of parts still to be done.
+-- more is 1 after 100 messages, when watchers may be left: send the call again.
 --
 -- TWICE a part counts once.
--- LATE after the latch was forgotten, the parts count for the one that has begun since.
--- MEMORY the first write is a ZADD, which is refused at maxmemory; that of an open latch is a PEXPIRE, which passes.
+-- LATE after `forget`, the parts count for the next round of the same name.
+-- MEMORY the first write is a ZADD, refused at maxmemory; of an open latch a PEXPIRE, which passes.
 
 -- @include clock
 

@@ -1,10 +1,10 @@
--- latch_inspect: list the parts that are done, and count who waits. Changes nothing.
+-- latch_inspect: list the parts done, and count the watchers. Changes nothing.
 --
 -- KEYS parts watchers
 -- ARGV shown
 -- REPLY state done waiting parts_done
 --
--- parts_done lists the first of them, at most as many as shown says.
+-- parts_done lists at most `shown` parts, in the order in which they were done.
 --
 -- TWICE, LATE and MEMORY it only reads.
 

@@ -1,4 +1,4 @@
--- latch_watch: ask whether a latch is open, and get a message when it may be.
+-- latch_watch: ask whether a latch is open; if not, get a message when it opens.
 --
 -- KEYS parts watchers
 -- ARGV token interest wants
@@ -7,11 +7,11 @@
 -- REPLY waits left
 -- ALONE open
 --
--- wait_ms is how long the message is wanted; 0 only looks. wants is who asks: inbox control label.
+-- wait_ms is how long the caller waits for the message; 0 only looks. wants is the owner text: inbox control label.
 --
--- TWICE the same answer, and one message.
--- LATE a message that nothing waits for.
--- MEMORY the first write is a ZADD, which is refused at maxmemory; to look passes.
+-- TWICE the same answer, and a single message.
+-- LATE a message for a caller that has gone.
+-- MEMORY the first write is a ZADD, refused at maxmemory; a call with wait_ms 0 passes.
 
 -- @include clock
 

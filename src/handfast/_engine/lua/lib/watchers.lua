@@ -1,14 +1,15 @@
--- watchers: who gets a message when something has changed, once.
+-- watchers: callers that get a message when an object changes, once each.
 --
 -- USES now watchers has_subscriber publish
 -- GIVES watch ring
 --
--- The sorted set `watchers` has `<token> <inbox>` for each, with the end of its interest. Who gets the message asks again,
--- and so does who got none for a while. Who waits no more is forgotten in time: to give up takes no call.
+-- The sorted set `watchers` has a member `<token> <inbox>` for each caller, scored with the time until which the caller
+-- waits. A caller asks again after a message, and after a few seconds without a message. A caller that gives up makes no
+-- call: the member is dropped when its time is over.
 
 local MAX_RUNG = 100 -- (invariant 13)
 
--- Have a message sent within so many milliseconds.
+-- Note a caller that waits for a message, for `ms` at most.
 local function watch(token, inbox, ms)
   redis.call('ZADD', watchers, now + ms * 1000, token .. ' ' .. inbox)
   redis.call('PEXPIRE', watchers, ms + GRACE_MS)
@@ -18,7 +19,7 @@ local function watch(token, inbox, ms)
   end
 end
 
--- Send up to 100 messages. Returns whether others may be left.
+-- Send up to 100 messages. Returns whether watchers may be left.
 local function ring()
   local found = redis.call('ZRANGE', watchers, 0, MAX_RUNG - 1)
   for _, watcher in ipairs(found) do
