@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["KINDS", "ObjectKind", "public_names"]
+__all__ = ["KINDS", "MAX_PERMITS", "ObjectKind", "public_names"]
+
+MAX_PERMITS = 1_000_000_000
+"""The largest limit of a name, and the limit of every read-write lock: a reader takes a permit, a writer all."""
 
 
 class ObjectKind(NamedTuple):
@@ -40,7 +43,7 @@ KINDS: Mapping[str, ObjectKind] = {
         limit=1,
     ),
     "semaphore": ObjectKind({"semaphore": ("Semaphore",)}, "permit", limit=0),
-    "rwlock": ObjectKind({"rwlock": ("RWLock", "ReadLock", "WriteLock", "RWLease")}, "permit", limit=1_000_000_000),
+    "rwlock": ObjectKind({"rwlock": ("RWLock", "ReadLock", "WriteLock", "RWLease")}, "permit", limit=MAX_PERMITS),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")

@@ -6,7 +6,7 @@
     ├── QueueFull           contention: the queue has max_waiters requests already
     ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
-    ├── WaitTimeout         contention: what was waited for did not come within the caller's timeout (also a TimeoutError)
+    ├── WaitTimeout         contention: a latch was not open within the caller's timeout (also a TimeoutError)
     ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
     ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
     ├── KeyReused           caller: the key was used with another fingerprint

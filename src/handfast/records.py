@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from handfast._kinds import MAX_PERMITS
 from handfast._naming import name_publicly
 from handfast.arguments import Duration, Kind
 
@@ -28,9 +29,6 @@ __all__ = [
     "Waiter",
 ]
 
-
-LIMIT_OF_RWLOCK = 1_000_000_000
-"""The permits of a read-write lock."""
 
 NAMED = 3
 """How many holders the text of a status names."""
@@ -150,7 +148,7 @@ class LockStatus:
         first = sorted(self.holders, key=lambda holder: -holder.held_for)[:NAMED]
         names = [f"{one.label} for {one.held_for:.1f} s" for one in first]
         names += [f"{self.holding - len(first):,} more"] * (self.holding > len(first))
-        if 1 < self.limit < LIMIT_OF_RWLOCK:
+        if 1 < self.limit < MAX_PERMITS:
             held = f"{self.limit - self.free:,} of {self.limit:,} permits held{', by ' * bool(names)}"
         else:
             held = "held by " if names else "not held"
@@ -263,10 +261,10 @@ class LatchStatus:
     """How far a latch has come, at one instant of the server.
 
     Attributes:
-        done: The parts that are done, in their order; at most 1,000 of them.
-        left: How many parts are still to be done; 0 if the latch is open.
-        waiting: How many threads wait, and event loops with tasks that wait. One that gave up or died counts for up to
-            15 seconds.
+        done: The parts done, in the order in which they were done; at most the first 1,000.
+        left: The number of parts still to be done; 0 if the latch is open.
+        waiting: The number of waiting threads, and of event loops with waiting tasks. A caller that gave up or died
+            counts for up to 15 seconds.
     """
 
     done: tuple[str, ...]

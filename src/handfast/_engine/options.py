@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement
-from handfast._engine.validate import MAX_PERMITS, check_int, lease_times, milliseconds, wait_seconds
+from handfast._engine.validate import check_int, lease_times, milliseconds, wait_seconds
+from handfast._kinds import MAX_PERMITS
 from handfast.arguments import Duration
 
 __all__ = ["LeaseOptions", "lease_options"]

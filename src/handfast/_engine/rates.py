@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from handfast._engine.limits import Limit
-from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds
+from handfast._engine.validate import check_int, milliseconds
+from handfast._kinds import MAX_PERMITS
 
 if TYPE_CHECKING:
     from handfast.records import Rate

@@ -83,10 +83,6 @@ def milliseconds(value: Duration, what: str) -> int:
     return math.ceil(round(seconds * 1000, 6))
 
 
-MAX_PERMITS = 1_000_000_000
-"""The largest limit of a name, and the limit of every read-write lock: a reader takes a permit, a writer all."""
-
-
 def lease_times(ttl: Duration, max_hold: Duration | None) -> tuple[int, float]:
     """Convert the ttl of a lease to milliseconds, and the longest time that it is held to seconds.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from tests._support.engine import Clock, Engine, Several
 from tests._support.fixtures import operators
 from tests._support.index import Index

@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from tests._support.engine import NOW_US, TTL_US, Several, hang_up
 
 WAITED_US = 5_000_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from tests._support.engine import WAIT_MS, Mixed, fence_of, heard, hget, weight_of
 from tests._support.helpers import more
 

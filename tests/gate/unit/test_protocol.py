@@ -12,7 +12,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol.acquire import (
     EXPIRY_SLACK_S,
     HEAD_POLL_S,

@@ -47,7 +47,7 @@ from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast._engine.script import command, load, pack
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast.embedded import find_binary
 
 __all__ = [

@@ -18,7 +18,7 @@ import redis
 import redis.asyncio
 
 from handfast import AcquireTimeout, Handfast, HandfastError, Lease, LeaseLost
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast_lab.chaos.apis import Api, settled
 from handfast_lab.chaos.limiter_workers import LimitedWorker
 from handfast_lab.chaos.once_workers import OnceWorker

@@ -20,7 +20,7 @@ from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 
 __all__ = ["MAX_PERMITS", "Reentrant", "Request", "State"]
 

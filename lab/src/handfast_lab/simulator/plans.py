@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast_lab.simulator.burst_plans import BurstDrawing
 from handfast_lab.simulator.drawing import Drawing
 from handfast_lab.simulator.latches import LatchDrawing

@@ -36,7 +36,6 @@ from handfast._engine.keys import KeySet, check_namespace, empty_channel
 from handfast._engine.options import LeaseOptions, lease_options
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
-    MAX_PERMITS,
     check_choice,
     check_int,
     milliseconds,
@@ -47,6 +46,7 @@ from handfast._engine.validate import (
     utf8,
     wait_seconds,
 )
+from handfast._kinds import MAX_PERMITS
 from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast.arguments import AsyncRedisClient, AsyncRedisClusterClient, Duration, Kind, OnLimit, OnLost, OnRunning
 

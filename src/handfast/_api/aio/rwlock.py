@@ -12,7 +12,7 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost

@@ -10,7 +10,8 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import MAX_PERMITS, check_int, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, reply_seconds, wait_seconds
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 

@@ -15,7 +15,8 @@ from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import MAX_PERMITS, check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._kinds import MAX_PERMITS
 from handfast._naming import name_publicly
 from handfast._objects import BlockOnly, Named
 from handfast._protocol import limiting

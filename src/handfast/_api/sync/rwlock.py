@@ -13,7 +13,7 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost

@@ -10,7 +10,8 @@ from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import MAX_PERMITS, check_int, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, reply_seconds, wait_seconds
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import CancelEvent, Duration

@@ -85,6 +85,6 @@ def _rest(holder: Holder) -> str:
 
 def _several(holder: Holder) -> str:
     """Say how many slots it holds, if the library acquired several at once. A writer's weight is not shown."""
-    from handfast._engine.validate import MAX_PERMITS
+    from handfast._kinds import MAX_PERMITS
 
     return f" ({holder.weight} slots)" if 1 < holder.weight < MAX_PERMITS else ""

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import click
 
-from handfast._engine.validate import MAX_PERMITS, check_int
+from handfast._engine.validate import check_int
+from handfast._kinds import MAX_PERMITS
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.holding import label_option
