@@ -123,7 +123,7 @@ class Stage:
     async def connect(self):
         if self.refuse is not None:
             raise self.refuse
-        self.connector.response_timeout = self.handshake_timeout
+        self._time_out_after(self.handshake_timeout)
         ours, theirs = socket.socketpair()
         self.count += 1
         try:
@@ -136,6 +136,9 @@ class Stage:
             theirs.close()
             raise
 
+    def _time_out_after(self, seconds):
+        self.connector.response_timeout = self.session._silence._timeout = seconds
+
     async def meet(self):
         """The next connection, after its handshake."""
         peer = await asyncio.wait_for(self.peers.get(), 10)
@@ -146,7 +149,7 @@ class Stage:
         """The first connection, and after how many seconds without a word it is given up."""
         first = self.session.send(call())
         peer = await self.meet()
-        self.connector.response_timeout = response_timeout
+        self._time_out_after(response_timeout)
         await peer.hear()
         peer.say(number(0))
         await first
