@@ -24,6 +24,9 @@ from handfast._engine.script import load
 START_US = 1_700_000_000_123_456
 """The time of ``@0``."""
 
+QUEUED, FINISHED = -(2**52), 2**52
+"""What a script adds to a ticket and to the end of a tombstone, for the score among the tokens of a lease."""
+
 MANY = 20
 """More items of a value are counted instead of shown."""
 
@@ -100,6 +103,8 @@ class Call(NamedTuple):
     source: str
     keys: tuple[str, ...]
     args: tuple[Any, ...]
+    ttl_ms: float = 0
+    """The lease of a grant whose reply is the fence alone."""
 
 
 class Stage:
@@ -142,7 +147,7 @@ class Stage:
             if isinstance(reply, redis.ResponseError):
                 outcomes.append(Outcome(str(reply), after, told, is_refused=True))
             else:
-                outcomes.append(Outcome(reply[1], after, told, reply[0]))
+                outcomes.append(Outcome(_whole(reply[1], calls[-1].ttl_ms), after, told, reply[0]))
         return outcomes
 
     def _known(self, source: str) -> str:
@@ -183,6 +188,7 @@ class Session:
         self._final: tuple[str, ...] = ()
         self._kept: dict[bytes, Stored] = {}
         self._lapses: set[bytes] = set()
+        self._waived: set[str] = set()
         self._counts: set[str] = set()
         self._calls: dict[str, list[Call]] = {}
         """The calls so far, by token."""
@@ -220,6 +226,9 @@ class Session:
     def _on_lapses(self, *parts: str) -> None:
         self._lapses = {self._key(part).encode() for part in parts}
 
+    def _on_waives(self, *laws: str) -> None:
+        self._waived = {*laws}
+
     def _on_counts(self, *fields: str) -> None:
         self._counts = {*fields}
 
@@ -255,10 +264,13 @@ class Session:
         (outcome,) = self._stage.play(self._state, *calls, looks=False)
         self._state = outcome.state
 
-    def _on_store(self, part: str, *fields: str) -> None:
-        """Have fields of a hash, as another program may write them."""
-        pairs = [item for one in fields for item in one.split("=", 1)]
-        store = Call("return redis.call('HSET', KEYS[1], unpack(ARGV))", (self._key(part),), tuple(map(_read, pairs)))
+    def _on_store(self, part: str, *values: str) -> None:
+        """Have fields of a hash, or a string in pieces, as another program may write them."""
+        is_hash = "=" in values[0]
+        args = [_read(item) for one in values for item in one.split("=", 1)]
+        command = "HSET" if is_hash else "SET"
+        source = f"return redis.call('{command}', KEYS[1], unpack(ARGV))"
+        store = Call(source, (self._key(part),), tuple(args if is_hash else [b"".join(args)]))
         (outcome,) = self._stage.play(self._state, store)
         self._state = outcome.state
 
@@ -273,9 +285,10 @@ class Session:
         """Take a copy of the stored state."""
         self._kept = self._state
 
-    def _on_restore(self) -> None:
-        """Go back to the copy, as a restored server."""
-        self._state = self._kept
+    def _on_restore(self, *parts: str) -> None:
+        """Go back to the copy, as a restored server; or have these keys as in the copy."""
+        again = {key: one for key, one in self._kept.items() if _part(key) in parts}
+        self._state = self._state | again if parts else self._kept
 
     def _on_time(self, us: int) -> None:
         self._stage.now_us += us
@@ -325,15 +338,18 @@ class Session:
         def argument(name: str) -> Any:
             found = contract.packs.get(name)
             head = b"" if found is None else _pack(found.codes, [value(*one) for one in zip(found.names, found.codes)])  # noqa: B905
+            if name == WANTS and "caller" in given:
+                head += pack("<d", value("caller", "d"))
             return head + value("owner") if name == WANTS else head if found is not None else value(name)
 
         args = [argument(name) for name in header.args[: len(header.args) - header.more_args]]
         keys = [self._key(part) for part in header.keys[: len(header.keys) - header.more_keys]]
         if header.more_keys:
-            keys += [self._key(part) for part in given[header.keys[-1]].split(",")]
+            keys += [self._key(part) for part in given.get(header.keys[-1], "").split(",") if part]
         if header.more_args:
             args += [_read(word) for word in plain]
-        return token, Call(script.source, tuple(keys), tuple(args)), header.replies
+        call = Call(script.source, tuple(keys), tuple(args), float(given.get("ttl_ms", "0").replace("_", "")))
+        return token, call, header.replies
 
     def _key(self, part: str) -> str:
         return KeySet("hf", self._kind, "a").key(part)
@@ -352,12 +368,13 @@ class Session:
         changed = {key for key, value in outcome.values.items() if value != _values(self._state).get(key)}
         assert changed <= own, f"it touches other keys: {changed - own}"
         said = self._reply(outcome.reply, fields)
-        if "twice" not in waived and not re.search(r"^more$| more=1", said):
+        waives = waived | self._waived
+        if "twice" not in waives and not re.search(r"^more$| more=1", said):
             (again,) = self._stage.play(outcome.state, call)
             second, first = (self._constant(self._reply(one.reply, fields)) for one in (again, outcome))
             assert second == first, f"the second time its reply is another one: {second}"
             _is_alike(self._swept(again._replace(reply=outcome.reply)), self._swept(outcome), "the second time")
-        for cut in range(0, outcome.commands, 1 + outcome.commands // MOST_CUTS) if "cut" not in waived else ():
+        for cut in range(0, outcome.commands, 1 + outcome.commands // MOST_CUTS) if "cut" not in waives else ():
             prefix, again = self._stage.play(self._state, call, call, cut=cut)
             assert "cut off" in prefix.reply, f"command {cut} is not reached"
             _is_alike(self._swept(again), self._swept(outcome), f"cut off before its command {cut}, and sent again")
@@ -366,6 +383,8 @@ class Session:
             assert "maxmemory" in starved.reply, starved.reply
             assert starved.values == _values(self._state), "at maxmemory it is refused, and has changed something"
             yield "refused at maxmemory"
+        elif starved.reply != outcome.reply and starved.values == _values(self._state):
+            yield f"at maxmemory: {self._reply(starved.reply, fields)}"
         else:
             _is_alike(starved, outcome, "at maxmemory", ends=False)  # time goes on there
         yield from sorted(f"!{law} waived" for law in waived - {"twice", "cut"})
@@ -394,8 +413,6 @@ class Session:
     # --- answers as text
 
     def _reply(self, reply: Any, fields: dict[str, tuple[str, ...]]) -> str:
-        if isinstance(reply, int):
-            return self._number(reply)
         if isinstance(reply, list):
             tag, *values = reply
         else:
@@ -431,6 +448,8 @@ class Session:
         """Show a value that begins with packed numbers or texts."""
         found: list[str] = []
         for code in re.findall(r"d\*|d|Bc0\*|Bc0", form):
+            if not value:
+                break
             if code == "d*":
                 found += map(self._number, _doubles(value))
                 value = b""
@@ -464,8 +483,9 @@ class Session:
     def _number(self, value: float) -> str:
         if value in (inf, -inf):
             return str(value)
-        if abs(value) >= 10**15:
-            return f"@{value - START_US:.0f}"
+        for start, name in ((QUEUED, "queued"), (FINISHED, "finished"), (0, "")):
+            if 10**15 <= value - start < 10**16 / 4:
+                return f"{name}@{value - start - START_US:.0f}"
         return f"{value:.0f}" if value == int(value) else repr(value)
 
 
@@ -475,6 +495,11 @@ def _naming(step: str) -> Iterator[None]:
         yield
     except AssertionError as error:
         raise LawBroken(f"{step}: {error}") from None
+
+
+def _whole(reply: Any, ttl_ms: float) -> Any:
+    """Return the reply of a grant in full where it is the fence alone."""
+    return b"granted " + pack("<dd", reply, ttl_ms * 1000) if isinstance(reply, int) else reply
 
 
 def _error(text: str) -> str:
@@ -498,7 +523,9 @@ def _values(state: dict[bytes, Stored]) -> dict[bytes, Any]:
 
 def _is_same(one: Stored, other: Stored | None) -> bool:
     """Return whether value and TTL are as before, but for rounding."""
-    return other is not None and one.value == other.value and abs(one.ends_us - other.ends_us) <= ROUNDED_US
+    if other is None or one.value != other.value:
+        return False
+    return one.ends_us == other.ends_us or abs(one.ends_us - other.ends_us) <= ROUNDED_US
 
 
 def _all_end(state: dict[bytes, Stored]) -> None:

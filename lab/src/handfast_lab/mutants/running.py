@@ -72,17 +72,12 @@ LOCK_SCRIPTS = [
     )
 ]
 
-ONCE_SCRIPTS = [
-    f"lua/test_{name}"
-    for name in ("once_acquire", "once_clock", "once_machine", "out_of_memory", "cut_off", "time_to_live")
-]
-
 SESSIONS = ["lua/test_sessions"]
 
 SUITES = {
-    "once_": ONCE_SCRIPTS,
-    "lib/outcome": ONCE_SCRIPTS,
-    "lib/pause": ONCE_SCRIPTS,
+    "once_": SESSIONS,
+    "lib/outcome": SESSIONS,
+    "lib/pause": SESSIONS,
     "limit_": SESSIONS,
     "debounce_": SESSIONS,
     "latch_": SESSIONS,

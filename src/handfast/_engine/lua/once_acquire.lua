@@ -2,7 +2,9 @@
 --
 -- KEYS state tokens result
 -- ARGV token request fingerprint wants
--- REPLY done state age_us fence value
+-- PACK request <dddddd ttl_ms wait_ms max_waiters refresh_ms pause_ms ticket
+-- PACK wants <ddd weight limit claim_ms
+-- REPLY done outcome age_us fence value
 -- REPLY reused
 -- REPLY granted fence lease_us
 -- REPLY - the fence, if it was granted for ttl_ms from now
@@ -11,8 +13,7 @@
 -- REPLY full length
 -- REPLY finished
 --
--- request is ttl_ms wait_ms max_waiters refresh_ms pause_ms ticket, packed as doubles. wants, and all else, is as in
--- permit_acquire, with a limit of 1.
+-- All is as in permit_acquire, with a limit of 1.
 -- A record is the answer, and the token gives up what it was handed meanwhile. It is none in two cases: where it is
 -- older than refresh_ms (-1: never) and no one runs, the first caller runs; and `begun` counts only once its run has
 -- ended.

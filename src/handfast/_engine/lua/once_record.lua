@@ -2,15 +2,15 @@
 --
 -- KEYS state tokens result
 -- ARGV token outcome numbers fingerprint value
+-- PACK numbers <ddd keep_ms copies pause_ms
 -- REPLY recorded more
 -- REPLY lost
 -- ALONE recorded 0
 --
 -- outcome is a state of lib/outcome.lua, or `dropped`, which records nothing. `begun` leaves the run as it is; the
 -- others end it, and no waiter is granted, but for `dropped` without an earlier result. All but `done` and `begun` leave
--- what an earlier run has done as it is, and no one makes it anew within pause_ms. numbers is keep_ms copies pause_ms,
--- packed as doubles: how long the record lasts, and 1 if the acquire was sent more than once. more is 1 when there are
--- waiters left to wake: send it again.
+-- what an earlier run has done as it is, and no one makes it anew within pause_ms. keep_ms is how long the record lasts;
+-- copies is 1 if the acquire was sent more than once. more is 1 when there are waiters left to wake: send it again.
 --
 -- TWICE the same answer while its record is there, since that has the token; then `lost`, as where an earlier record was
 --   left as it is.
