@@ -36,6 +36,9 @@ MOST_CUTS = 100
 ROUNDED_US = 2000
 """The tolerance of a TTL, which has whole milliseconds."""
 
+SLOW_US = 200_000
+"""The tolerance where time goes on while a script runs."""
+
 ANSWER = "    "
 """Begins each line of an answer but the first."""
 
@@ -312,7 +315,7 @@ class Session:
         for key in sorted({*self._state, *outcome.state}):
             if (one := outcome.state.get(key)) is None:
                 yield f"{ANSWER}{_part(key)} is gone"
-            elif not _is_same(one, self._state.get(key)):
+            elif not self._is_same(one, self._state.get(key)):
                 yield f"{ANSWER}{_part(key)} {self._ttl(one)}: {self._value(_part(key), one)}"
         told = [f"{ANSWER}tells {self._message(message)} on {channel}" for channel, message in outcome.told]
         yield from told if len(told) <= MANY else (told[0], f"{ANSWER}tells {len(told) - 2} others", told[-1])
@@ -388,6 +391,13 @@ class Session:
         else:
             _is_alike(starved, outcome, "at maxmemory", ends=False)  # time goes on there
         yield from sorted(f"!{law} waived" for law in waived - {"twice", "cut"})
+
+    def _is_same(self, one: Stored, other: Stored | None) -> bool:
+        """Return whether value and TTL are as before, but for rounding."""
+        if other is None or one.value != other.value:
+            return False
+        tolerated_us = ROUNDED_US if self._stage.is_exact else SLOW_US
+        return one.ends_us == other.ends_us or abs(one.ends_us - other.ends_us) <= tolerated_us
 
     def _constant(self, answer: str) -> str:
         """Leave the fields given by ``counts`` out of a reply."""
@@ -519,13 +529,6 @@ def _script(*names: str) -> Any:
 
 def _values(state: dict[bytes, Stored]) -> dict[bytes, Any]:
     return {key: one.value for key, one in state.items()}
-
-
-def _is_same(one: Stored, other: Stored | None) -> bool:
-    """Return whether value and TTL are as before, but for rounding."""
-    if other is None or one.value != other.value:
-        return False
-    return one.ends_us == other.ends_us or abs(one.ends_us - other.ends_us) <= ROUNDED_US
 
 
 def _all_end(state: dict[bytes, Stored]) -> None:
