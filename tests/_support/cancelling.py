@@ -169,7 +169,7 @@ class Scene:
             await eventually_async(lambda: not connections_since(self.known, self.raw))
         context = context_of(self.mine)
         books = {
-            "requests unanswered": context.session._sent,
+            "requests unanswered": context.session.exchange.due,
             "requests unsent": context.session._outbox,
             "registered tokens": context.session.inbox,
             "cleanups": context.renewer._cleanups,

@@ -80,7 +80,7 @@ async def test_a_server_that_stays_away_fails_all_calls_after_the_retry_time(mon
         hf = AsyncHandfast(server.url)
         lease = await hf.lock("a", ttl=0.5).acquire()
         waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(3)]
-        await eventually_async(lambda: len(session_of(hf).inbox) == 3 and not session_of(hf)._sent)
+        await eventually_async(lambda: len(session_of(hf).inbox) == 3 and not session_of(hf).exchange.due)
     for outcome in await asyncio.gather(*waiters, return_exceptions=True):
         assert isinstance(outcome, redis.ConnectionError)
     await eventually_async(lambda: lease.lost)
@@ -116,7 +116,7 @@ async def test_a_cancellation_does_not_wait_for_a_silent_server():
             await (await hf.lock("a").acquire()).release()
             os.kill(server.pid, signal.SIGSTOP)
             waiter = asyncio.create_task(hf.lock("a").acquire())
-            await eventually_async(lambda: session_of(hf)._sent)
+            await eventually_async(lambda: session_of(hf).exchange.due)
             waiter.cancel()
             await asyncio.wait((waiter,), timeout=4)  # the response timeout is 5 s
             assert waiter.cancelled()
@@ -147,7 +147,7 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
             await eventually_async(lambda: session._outbox)
         else:
             trouble.enter_context(proxy.black_hole("to server"))
-            await eventually_async(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
+            await eventually_async(lambda: session.exchange.due and any(map(CALLS["renew"], proxy.commands)))
         assert context_of(far).renewer.renewals
         seen = len(proxy.commands)
         releasing = asyncio.create_task(lease.release())

@@ -32,14 +32,6 @@ def play(server, pieces):
     threading.Thread(target=say).start()
 
 
-@pytest.mark.parametrize("pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED]])
-def test_a_grant_message_is_read_in_any_pieces(stage, pieces):
-    session, server, _ = stage
-    play(server, pieces)
-    assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
-    assert park(session) == GrantMessage(7, 2000, 3000)
-
-
 @pytest.mark.parametrize("pieces", [[OLDER + QUEUED], [OLDER, QUEUED]])
 def test_a_message_that_came_before_the_reply_is_dropped(stage, pieces):
     """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
@@ -49,18 +41,6 @@ def test_a_message_that_came_before_the_reply_is_dropped(stage, pieces):
     assert park(session, 0.05) is None
     play(server, [OLDER + QUEUED + GRANTED])
     assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
-    assert park(session) == GrantMessage(7, 2000, 3000)
-
-
-def test_a_grant_message_is_read_byte_by_byte(stage):
-    session, server, _ = stage
-
-    def play():
-        for byte in QUEUED + GRANTED:
-            server.sendall(bytes([byte]))
-
-    threading.Thread(target=play).start()
-    assert session.call(CALL, 5.0).reply[0] == b"queued"
     assert park(session) == GrantMessage(7, 2000, 3000)
 
 

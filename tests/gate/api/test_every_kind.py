@@ -9,7 +9,8 @@ import pytest
 from handfast import ClientClosed, Handfast, ServerRefused
 from handfast._api.sync import object as sync_object
 from handfast._drivers import driver as base
-from handfast._drivers.sync import driver, performing, session
+from handfast._drivers.sync import driver, performing, session, transport
+from handfast._engine import exchange
 from handfast._kinds import KINDS as ALL
 from handfast._protocol import asking
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
@@ -103,7 +104,7 @@ async def test_class_names_and_reprs_show_the_api(api, here, kind):
 NAMES_OF = {kind: next(iter(row.modules.values()))[0] for kind, row in ALL.items()}
 objects = pytest.mark.parametrize("kind", OBJECTS)
 waiting = pytest.mark.parametrize("kind", WAITING)
-WHERE = [base, driver, performing, session, sync_object, asking]
+WHERE = [base, driver, performing, session, transport, exchange, sync_object, asking]
 """Modules in which a call is interrupted at every point."""
 
 

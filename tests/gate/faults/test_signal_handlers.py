@@ -52,16 +52,16 @@ def strike(monkeypatch, owner, method, hit):
     return left
 
 
-@pytest.mark.parametrize("method", ["write", "receive", "_take_frames", "drop"])
+@pytest.mark.parametrize("method", ["ask", "receive", "take_frames", "drop"])
 def test_a_call_ends(monkeypatch, hf, raw, limit, method):
     error, hit = limit
     with hf.lock("warm"):
         pass
     if method == "drop":
-        strike(monkeypatch, Session, "write", broken)
+        strike(monkeypatch, Session, "ask", broken)
     left = strike(monkeypatch, Session, method, hit)
     with pytest.raises(error, match="the job took too long"):
-        hf.lock("a").acquire() if method != "_take_frames" else hf._driver._pool.take().open()
+        hf.lock("a").acquire() if method != "take_frames" else hf._driver._pool.take().open()
     assert not left
     assert Engine(raw).holders() == Engine(raw).queue() == []
     assert hf.lock("a").acquire(timeout=0).release()
@@ -129,6 +129,6 @@ def test_an_error_of_the_socket_is_one_of_the_connection(monkeypatch, hf, raw):
     with hf.lock("warm"):
         pass
 
-    left = strike(monkeypatch, Transport, "write", broken)
+    left = strike(monkeypatch, Transport, "ask", broken)
     hf.lock("a").acquire().release()
     assert not left, "it was sent again"

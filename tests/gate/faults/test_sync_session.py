@@ -64,15 +64,12 @@ def park(session, seconds=30.0):
     return session.park(Park(TOKEN, monotonic() + seconds)).grant
 
 
-@pytest.mark.parametrize(
-    "words", [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"hello there"]
-)
-def test_messages_of_strangers_are_ignored(stage, words):
-    session, server, revoked = stage
-    server.sendall(push(words) + b"+OK\r\n" + push(b"revoked abc too slow, sorry"))
-    session.listen()
-    assert park(session, 0.01) is None
-    assert revoked == [(b"abc", "too slow, sorry")]
+def test_a_reply_without_a_call_closes_the_connection(stage):
+    session, server, _ = stage
+    server.sendall(b"+OK\r\n")
+    with pytest.raises(RedisConnectionError, match="a reply without a request: b'OK'"):
+        session.listen()
+    assert not session.is_open
 
 
 def test_grants_that_no_caller_waits_for_do_not_pile_up(stage):
@@ -93,9 +90,11 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     behind = push(b"revoked abc deploy")
     theirs.sendall(OPENED + (b"" if replies else behind))
     session.open()
+    sent = session.send([CALL] * replies, sources=False, within=1)
     if replies:
         theirs.sendall(b"*2\r\n$7\r\nrenewed\r\n:1000\r\n" + behind)
-    assert session.listen() == [[b"renewed", 1000]] * replies
+    session.listen()
+    assert [called.outcome.reply for called in sent] == [[b"renewed", 1000]] * replies
     assert revoked == [(b"abc", "deploy")]
     session.close()
     theirs.close()

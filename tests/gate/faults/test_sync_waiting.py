@@ -277,7 +277,7 @@ def test_a_client_that_closes_at_any_step_of_a_wait_ends_it(server, raw, hf, mon
     taken = client._driver._pool.take() if is_shared else None
     real = [
         (session.Session, "park"),
-        (session.Session, "_take_frames"),
+        (session.Session, "take_frames"),
         (session.Session, "receive"),
         (Seat, "call"),
         (Seat, "park"),

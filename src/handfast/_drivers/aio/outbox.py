@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
 from math import inf
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from handfast._drivers.aio.pending import PendingBatch, PendingCall
+from handfast._drivers.aio.pending import PendingCall
 from handfast._drivers.clock import monotonic
 
 __all__ = ["Outbox"]
@@ -50,14 +49,11 @@ class Outbox(deque[PendingCall]):
             self.clear()
         return requests
 
-    def fail(self, sent: Iterable[PendingCall | PendingBatch], error: Exception, moment: float) -> None:
-        """Fail the calls whose retries end by ``moment``, of those that were sent and of those that were to be sent.
+    def fail(self, pending: list[PendingCall], error: Exception, moment: float) -> None:
+        """Fail the calls whose retries end by ``moment``, of the ``pending`` ones that were sent and of those to be sent.
 
         The others are sent on the next connection, in order.
         """
-        pending: list[PendingCall] = []
-        for entry in sent:
-            pending += entry.requests if isinstance(entry, PendingBatch) else [entry]
         for request in pending:
             request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
             request.again = True

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 from handfast._drivers.failures import copy_exception
 from handfast._engine.batches import join
 from handfast._engine.effects import Answer, Call
+from handfast._engine.exchange import Aside
 from handfast._engine.resp import ErrorReply
 
-__all__ = ["Outcome", "PendingAside", "PendingBatch", "PendingCall"]
+__all__ = ["Outcome", "PendingBatch", "PendingCall"]
 
 Outcome: TypeAlias = Answer | ErrorReply
 
@@ -65,27 +66,19 @@ class PendingCall:
         self.future.exception()  # marks it as retrieved
 
 
-class PendingBatch:
-    """Requests that travel in one call. It lives until its reply comes or the connection breaks."""
+class PendingBatch(Aside):
+    """Requests that travel in one call. Its reply ends them all."""
 
-    __slots__ = ("by_source", "call", "requests")
+    __slots__ = ("by_source", "call")
 
-    def __init__(self, requests: list[PendingCall], sent_at: float) -> None:
-        self.requests = requests
-        self.call = join([request.call for request in requests])
+    calls: list[PendingCall]
+
+    def __init__(self, calls: list[PendingCall], sent_at: float) -> None:
+        self.calls = calls
+        self.call = join([request.call for request in calls])
         self.by_source = False
-        for request in requests:
+        for request in calls:
             request.sent_at = sent_at
 
-
-class PendingAside(PendingBatch):
-    """A command of the session's own, for no caller, such as what goes before a call that is ``asking``.
-
-    ``on_reply`` takes the reply.
-    """
-
-    __slots__ = ("on_reply",)
-
-    def __init__(self, on_reply: Callable[[Any], object] = lambda _: None) -> None:
-        self.requests = []
-        self.on_reply = on_reply
+    def take(self, frame: Any, user: Any) -> None:
+        user.on_batch(self, frame)

@@ -17,6 +17,7 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.failures import OWN_ERRORS, connection_broke, server_silent
 from handfast._drivers.primary_watch import ASK_EVERY_S, PAUSE_S, News
+from handfast._engine.resp import Reader
 
 __all__ = ["PrimaryWatch"]
 
@@ -63,6 +64,10 @@ class PrimaryWatch:
             transport.abandon()
 
     # --- called by the transport
+
+    def begin(self) -> Reader:
+        """Return the reader of a new connection."""
+        return Reader()
 
     def on_frames(self, frames: deque[Any]) -> None:
         """Read what the Sentinel tells."""

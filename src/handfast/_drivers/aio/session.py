@@ -17,7 +17,6 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -27,7 +26,7 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.connection import Connection
 from handfast._drivers.aio.inbox import Inbox
 from handfast._drivers.aio.outbox import Outbox
-from handfast._drivers.aio.pending import Outcome, PendingAside, PendingBatch, PendingCall
+from handfast._drivers.aio.pending import Outcome, PendingBatch, PendingCall
 from handfast._drivers.aio.silence import SilenceWatch
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
@@ -39,11 +38,10 @@ from handfast._drivers.failures import (
 from handfast._drivers.known_scripts import KnownScripts
 from handfast._engine.batches import replies, split
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
-from handfast._engine.messages import Subscription, parse_message
-from handfast._engine.resp import ErrorReply, Push
+from handfast._engine.exchange import Aside, Exchange
+from handfast._engine.messages import Message, Subscription
+from handfast._engine.resp import ErrorReply, Push, Reader
 from handfast._engine.server_errors import is_noscript, may_have_written
-from handfast._engine.shards import Shards
-from handfast._engine.slots import ASKING
 
 __all__ = ["Session"]
 
@@ -68,8 +66,6 @@ class Session:
     def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], retry_for: float) -> None:
         self._connector = connector
         self.retry_for = retry_for
-        self._owner = b""
-        self._shards: Shards | None = None
         self._loop = asyncio.get_running_loop()
         self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
         self.on_break: Callable[[Exception], object] = lambda _error: None
@@ -80,7 +76,7 @@ class Session:
         self.inbox = Inbox(self._confirm)
         self.forget = self.inbox.unregister
         self._outbox = Outbox()
-        self._sent: deque[PendingCall | PendingBatch] = deque()
+        self.exchange = Exchange(connector)
         self._count = 0
         self._scripts = KnownScripts()
         self._flush_scheduled = False
@@ -116,7 +112,7 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether no task waits for a reply or a grant."""
-        return not (self._sent or self._outbox or self.inbox)
+        return not (self.exchange.due or self._outbox or self.inbox)
 
     def send(
         self,
@@ -165,12 +161,7 @@ class Session:
     def use_shard(self, slot: int) -> None:
         """Have the messages for the waiters of a slot come to a sharded inbox, as soon as the server has one."""
         transport = self._connection.transport
-        if transport is None or not self.is_open:
-            return
-        if self._shards is None:
-            self._shards = Shards(self._owner)
-        if command := self._shards.subscribe(slot):
-            self._sent.append(PendingAside(partial(self._shards.refuse, slot)))
+        if transport is not None and self.is_open and (command := self.exchange.subscribe(slot)):
             transport.write(command)
 
     async def _park_first(self, park: Park, confirm: Call) -> Waking:
@@ -228,38 +219,44 @@ class Session:
 
     # --- called by the transport
 
+    def begin(self) -> Reader:
+        """Return the reader of a new connection."""
+        return self.exchange.open()
+
     def on_frames(self, frames: deque[Any]) -> None:
         """Deliver each reply and each message, and send in one write what follows from them at once."""
         self._silence.ticks = 0
         self._reading = True
-        sent, connection = self._sent, self._connection
+        exchange, connection = self.exchange, self._connection
+        due = exchange.due
         try:
             while frames:
                 frame = frames.popleft()
                 if type(frame) is Push:
-                    self._on_push(frame)
+                    exchange.take_push(frame, self)
                 elif connection.handshake is not None:
                     if not connection.handshake.done():
                         connection.handshake.set_result(frame)
-                    elif sent:
-                        sent.popleft()
-                elif not sent:
+                    elif due:
+                        due.popleft()
+                elif not due:
                     self._break(RedisConnectionError(f"the server sent a reply without a request: {frame!r:.100}"))
                     break
-                elif isinstance(request := sent.popleft(), PendingBatch):
-                    self._on_batch(request, frame)
+                elif isinstance(request := due.popleft(), Aside):
+                    request.take(frame, self)
                 else:
                     if self._scripts.asked:
                         self._hurries = True
                         self._scripts.learn(request.call.prefix.digest, frame)
-                    self._on_reply(request, frame)
+                    self.deliver(request, frame)
         finally:
             self._reading = False
         if self._hurries:
             self._hurries = False
             self._flush()
 
-    def _on_reply(self, request: PendingCall, frame: Any, replicas: int = 0) -> None:
+    def deliver(self, request: PendingCall, frame: Any, replicas: int = 0) -> None:
+        """Take the reply to a call."""
         future, call = request.future, request.call
         if future.done():
             return
@@ -280,28 +277,25 @@ class Session:
         elif not self.on_refused(request, frame):
             future.set_result(frame)
 
-    def _on_batch(self, batch: PendingBatch, frame: Any) -> None:
+    def on_batch(self, batch: PendingBatch, frame: Any) -> None:
         """Deliver the replies in that of a batch. What it has not served is sent in the ordinary way, without delay."""
-        if isinstance(batch, PendingAside):
-            batch.on_reply(frame)
-            return
         self._hurries = True
         if type(frame) is not ErrorReply:
-            for request, reply in zip(batch.requests, replies(batch.call, frame), strict=True):
+            for request, reply in zip(batch.calls, replies(batch.call, frame), strict=True):
                 if not reply:
                     if request.call.lock is not None:
                         request.call.lock.is_free = False
                     self._outbox.append(request)
                 else:
-                    self._on_reply(request, reply)
+                    self.deliver(request, reply)
             return
         if is_noscript(frame) and not batch.by_source:
             self._scripts.unknown.add(batch.call.prefix.digest)
         else:
             self._batches_from = monotonic() + BATCH_PAUSE_S
-            for request in batch.requests:
+            for request in batch.calls:
                 request.again = request.again or may_have_written(frame)
-        self._outbox += batch.requests
+        self._outbox += batch.calls
 
     def on_writable(self) -> None:
         self._flush()
@@ -310,19 +304,13 @@ class Session:
         if transport is self._connection.transport:
             self._break(connection_broke(error or "it was closed at the other end"))
 
-    def _on_push(self, frame: Push) -> None:
-        match parse_message(frame):
-            case token, str(reason):
-                self.on_revoked(token, reason)
-            case token, message:
-                self.inbox.dispatch(token, message)
-                if not self._connector.heard:
-                    self._connector.note_heard()
-            case None if frame[0] == b"ssubscribe" and self._shards is not None:
-                self._sent.popleft()
-                self._shards.take(frame[1])
-            case None if frame[0] == b"sunsubscribe" and self._shards is not None:
-                self.on_slot_left(self._shards.drop(frame[1]))
+    def on_message(self, message: Message) -> None:
+        """Hand a grant, or the reason of a revocation, to whom it is for."""
+        token, said = message
+        if isinstance(said, str):
+            self.on_revoked(token, said)
+        else:
+            self.inbox.dispatch(token, said)
 
     # --- called by the connection
 
@@ -335,11 +323,10 @@ class Session:
         self._silence.ticks = 0
 
     def on_probe(self) -> None:
-        self._sent.append(PendingAside())
+        self.exchange.due.append(Aside())
 
     def on_open(self, subscription: Subscription) -> None:
-        self._owner = subscription.owner.encode()
-        self._shards = None
+        self.exchange.owner = subscription.owner.encode()
         self._outbox.trouble = None
 
     def on_failure(self, error: Exception, *, may_recover: bool) -> None:
@@ -358,7 +345,7 @@ class Session:
             return
         elif connection.transport is None:
             connection.open()
-        elif not self._sent and not self._flush_scheduled:
+        elif not self.exchange.due and not self._flush_scheduled:
             self._flush()  # nothing else is in progress: to wait for the end of the turn would only cost a turn
         elif not self._flush_scheduled:
             self._flush_scheduled = True
@@ -378,7 +365,7 @@ class Session:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        outbox, scripts, connection = self._outbox, self._scripts, self._connection
+        outbox, scripts, connection, exchange = self._outbox, self._scripts, self._connection, self.exchange
         known, transport = scripts.known, connection.transport
         held_back: list[PendingCall] = []
         while outbox and connection.handshake is None and transport is not None and not transport.paused:
@@ -399,31 +386,23 @@ class Session:
                     continue
                 self._count += 1
                 request.number, request.sent_at = self._count, now
-                self._pack(request, parts)
+                if request.asking:
+                    parts.append(exchange.ask(request))
+                exchange.due.append(request)
+                parts += exchange.pack(request.call, by_source=request.by_source)
             for members in batches:
                 batch = PendingBatch(members, now)
                 digest = batch.call.prefix.digest
                 if digest in scripts.unknown:
                     scripts.unknown.discard(digest)
                     batch.by_source = True
-                self._pack(batch, parts)
+                exchange.due.append(batch)
+                parts += exchange.pack(batch.call, by_source=batch.by_source)
             if parts:
                 transport.write(b"".join(parts))
         outbox.extendleft(reversed(held_back))
-        if self._sent and self._silence.timer is None:
+        if exchange.due and self._silence.timer is None:
             self._silence.tick()
-
-    def _pack(self, request: PendingCall | PendingBatch, parts: list[bytes]) -> None:
-        call = request.call
-        if isinstance(request, PendingCall) and request.asking:
-            parts.append(ASKING)
-            self._sent.append(PendingAside())
-        prefix, args, token, tail, waiter, wants, caller = call[:7]
-        parts += (prefix.eval_source if request.by_source else prefix.evalsha, args, token, tail)
-        if waiter:
-            owner = self._owner if self._shards is None else self._shards.owner(call)
-            parts += (b"$%d\r\n" % (len(wants) + len(caller) + len(owner)), wants, caller, owner, b"\r\n")
-        self._sent.append(request)
 
     def _send_source(self, request: PendingCall) -> None:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
@@ -435,7 +414,7 @@ class Session:
         self.schedule()
 
     def _is_reply_due(self) -> bool:
-        return self._connection.transport is not None and bool(self._sent)
+        return self._connection.transport is not None and bool(self.exchange.due)
 
     # --- when the connection is gone
 
@@ -454,5 +433,4 @@ class Session:
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
-        self._outbox.fail(self._sent, error, moment)
-        self._sent.clear()
+        self._outbox.fail(self.exchange.broken(), error, moment)

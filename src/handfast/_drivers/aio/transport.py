@@ -29,6 +29,9 @@ _abandoned: list[object] = []
 class FrameHandler(Protocol):
     """The owner of a transport, whose methods it calls."""
 
+    def begin(self) -> Reader:
+        """Return the reader of a new connection."""
+
     def on_frames(self, frames: deque[Any]) -> None:
         """Take the frames that have arrived from the left."""
 
@@ -47,7 +50,7 @@ class FrameTransport(asyncio.Protocol):
         self._writer = writer  # keeps the transport alive
         self._transport = cast("asyncio.Transport", writer.transport)
         self._handler = handler
-        self._reader = Reader()
+        self._reader = handler.begin()
         self._lost = False
         self.paused = False
 

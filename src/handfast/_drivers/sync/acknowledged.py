@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
-from handfast._engine.effects import Answer, Call, widest
+from handfast._engine.effects import Answer, Call
+from handfast._engine.exchange import Called
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
 
@@ -27,9 +27,7 @@ class AcknowledgedRenewals:
         self.link = link
         self._settle = settle
         self._due: dict[LeaseState, Call] = {}
-        self._sent: list[LeaseState] = []
-        self._sent_at = 0.0
-        self._replies: list[Any] = []
+        self._sent: dict[LeaseState, Called] = {}
         self.sends_sources = False
         """Whether the next renewals are sent with the source of their script, which the server does not know."""
         self.silent_at = inf
@@ -63,28 +61,23 @@ class AcknowledgedRenewals:
             return
         due, self._due = {lease: call for lease, call in self._due.items() if is_renewed(lease)}, {}
         if due:
-            calls, sources, self.sends_sources = [*due.values()], self.sends_sources, False
-            self._sent, self._replies, self.silent_at = [*due], [], monotonic() + within
-            self._sent_at = self.session.send(calls, sources=sources, within=within, barrier=widest(calls).barrier)
+            sources, self.sends_sources = self.sends_sources, False
+            self.silent_at = monotonic() + within
+            sent = self.session.send([*due.values()], sources=sources, within=within, together=True)
+            self._sent = dict(zip(due, sent, strict=True))
 
     def listen(self) -> None:
-        """Take the replies that have arrived.
-
-        The last one, that of the barrier, says how many replicas have what was sent.
-        """
-        self._replies += self.session.listen()
-        if len(self._replies) < len(self._sent) + 2:
-            return
-        sent, (*replies, published, count) = self._sent, self._replies
-        self.forget()
-        refusal = next((one for one in (published, count) if isinstance(one, ErrorReply)), None)
-        for lease, reply in zip(sent, replies, strict=True):
-            error = reply if isinstance(reply, ErrorReply) else refusal
-            self._settle(lease, error or Answer(self._sent_at, reply, replicas=count))
+        """Take the replies if they have arrived. They are delivered together."""
+        self.session.listen()
+        outcomes = {lease: called.outcome for lease, called in self._sent.items() if called.outcome is not None}
+        if outcomes:
+            self.forget()
+        for lease, outcome in outcomes.items():
+            self._settle(lease, outcome)
 
     def forget(self) -> None:
         """Expect no replies any more: they have come, or the connection is gone."""
-        self._sent, self._replies, self.silent_at = [], [], inf
+        self._sent, self.silent_at = {}, inf
 
     def close(self) -> None:
         """Close the connection, and forget what was to come by it. The table has it sent again."""

@@ -40,6 +40,7 @@ from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import Answer, Call, Steps
+from handfast._engine.exchange import Called
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 from handfast._protocol.lease import RENEWALS_PER_TTL, LeaseState, LeaseTable, Renewal, release
@@ -98,8 +99,8 @@ class Renewer(LossNotifier):
         self._pool = pool
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
-        self._unanswered: dict[object, tuple[float, Settle]] = {}
-        """What was sent and has no reply yet, in order, with the moment and with what judges the reply."""
+        self._unanswered: dict[object, tuple[Called, Settle]] = {}
+        """What was sent and has no reply yet, in order, with the call and with what judges the outcome."""
         self._silent_at = inf
         """When the server counts as silent unless a reply arrives; inf if none is due."""
         self._early: dict[bytes, str] = {}
@@ -426,17 +427,19 @@ class Renewer(LossNotifier):
             return
         if not self._unanswered:
             self._silent_at = monotonic() + self._patience()
-        sent_at = session.send([call for _, call in calls], sources=sources, within=self._patience())
-        self._unanswered |= {one: (sent_at, settle) for one, _ in calls}
+        sent = session.send([call for _, call in calls], sources=sources, within=self._patience())
+        self._unanswered |= {one: (called, settle) for (one, _), called in zip(calls, sent, strict=True)}
 
     def _listen(self, session: Session, seconds: float = 0) -> None:
         """Take the messages and replies that arrive within that many seconds: those that arrive first, and at once."""
-        for reply in session.listen(seconds):
-            one = next(iter(self._unanswered))
-            sent_at, settle = self._unanswered.pop(one)
+        session.listen(seconds)
+        for one, (called, settle) in [*self._unanswered.items()]:
+            if called.outcome is None:
+                break
+            del self._unanswered[one]
             self._silent_at = monotonic() + self._patience() if self._unanswered else inf
             self._opened_at = -inf
-            settle(one, reply if isinstance(reply, ErrorReply) else Answer(sent_at, reply))
+            settle(one, called.outcome)
 
     def _forget_unanswered(self) -> None:
         self._unanswered.clear()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -115,12 +114,11 @@ class RoutedSession:
             waking.confirmation.pending = self
         return waking
 
-    def listen(self, seconds: float = 0) -> list[Any]:
+    def listen(self, seconds: float = 0) -> None:
         """Take the replies to confirmations that have arrived."""
         for session in list(self._sessions.values()):
             if session.is_open:
                 session.listen(seconds)
-        return []
 
     def end_waits(self) -> None:
         """Make `park` return at once, now and later, from another thread."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import select
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -25,11 +24,10 @@ from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translated
 from handfast._drivers.sync.waker import Waker
-from handfast._engine.effects import PROBE, Answer, Call, Confirmation, GrantMessage, Park, Waking
-from handfast._engine.messages import Subscription
-from handfast._engine.resp import ErrorReply, Push
+from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
+from handfast._engine.messages import Message, Subscription
+from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
-from handfast._engine.slots import ASKING
 
 __all__ = ["Seat", "SharedConnections"]
 
@@ -83,15 +81,13 @@ class _WakeUp:
 class _Asked:
     """A call on its way, and its outcome."""
 
-    __slots__ = ("asked", "asking", "call", "from_source", "is_abandoned", "mail", "outcome", "sent_at", "wake_up")
+    __slots__ = ("asking", "by_source", "call", "is_abandoned", "mail", "outcome", "sent_at", "wake_up")
 
-    def __init__(self, call: Call, mail: _Mail | None = None, *, asking: bool = False) -> None:
+    def __init__(self, call: Call, mail: _Mail, *, asking: bool = False) -> None:
         self.call = call
         self.mail = mail
         self.asking = asking
-        self.asked: Any = None
-        """The reply to `ASKING`, once it has come."""
-        self.from_source = False
+        self.by_source = False
         self.is_abandoned = False
         """Whether its caller does not wait any more. If it was not sent yet it must not be: an undo does not expect
         it."""
@@ -100,36 +96,9 @@ class _Asked:
         self.wake_up = _WakeUp()
 
     def settle(self, outcome: Answer | ErrorReply | Exception) -> None:
-        if self.mail is not None:
-            self.mail.clear()
+        self.mail.clear()
         self.outcome = outcome
         self.wake_up.now()
-
-
-class _Subscribing(_Asked):
-    """The subscription to the sharded inbox of a slot on its way.
-
-    Its only reply is an error; else there is a push in place of one.
-    """
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: int) -> None:
-        super().__init__(PROBE)
-        self.slot = slot
-
-
-class _Confirming(_Asked):
-    """The confirmation of a grant on its way."""
-
-    __slots__ = ("confirmation",)
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self.confirmation = Confirmation()
-
-    def settle(self, outcome: Answer | ErrorReply | Exception) -> None:
-        self.confirmation.settle(outcome if isinstance(outcome, Answer) else None)
 
 
 class _SharedConnection(Transport):
@@ -138,8 +107,8 @@ class _SharedConnection(Transport):
     def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
         super().__init__(connector, subscribe)
         self._handed_in: SimpleQueue[_Asked | _Mail] = SimpleQueue()
-        self._sent: deque[_Asked] = deque()
-        """What has no reply yet, in order."""
+        self._heard_at = 0.0
+        """When the server last said something, or nothing was due."""
         self._mails: WeakValueDictionary[bytes, _Mail] = WeakValueDictionary()
         """Of each token that may be waited for. Only the thread uses it."""
         self._is_closed = False
@@ -183,7 +152,7 @@ class _SharedConnection(Transport):
                 self._running.release()
 
     def _is_over(self) -> bool:
-        if self._sent or not self._handed_in.empty() or monotonic() < self._ends_at:
+        if self.exchange.due or not self._handed_in.empty() or monotonic() < self._ends_at:
             return False
         if self._mails and not self._is_closed:  # there are waiters
             self._ends_at = monotonic() + IDLE_S
@@ -206,7 +175,7 @@ class _SharedConnection(Transport):
         poll = select.poll()
         if self.is_open:
             poll.register(self, select.POLLIN)
-        until = self._silent_at() if self._sent else self._ends_at
+        until = self._silent_at() if self.exchange.due else self._ends_at
         if not self._handed_in.empty() or (self.is_open and self.has_bytes()):
             until = 0.0
         seconds = self._waker.end(poll, max(0.0, until - monotonic()))
@@ -215,10 +184,12 @@ class _SharedConnection(Transport):
         return self.is_open and (self.fileno() in ready or self.has_bytes())
 
     def _serve(self, *, has_bytes: bool) -> None:
+        if has_bytes or not self.exchange.due:
+            self._heard_at = monotonic()
         if has_bytes:
             self.receive(0)
-            self._take_frames()
-        if self._sent and monotonic() >= self._silent_at():
+            self.take_frames()
+        if self.exchange.due and monotonic() >= self._silent_at():
             raise server_silent()
         calls, mails = [], []
         with contextlib.suppress(Empty):
@@ -235,87 +206,36 @@ class _SharedConnection(Transport):
 
     def _use_shard(self, slot: int | None) -> None:
         """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
-        if slot is not None and self.is_open and (command := self.subscription_to(slot)):
-            subscribing = _Subscribing(slot)
-            subscribing.sent_at = monotonic()
-            self._sent.append(subscribing)
-            self.write(command, self._connector.response_timeout)
-
-    def _on_subscribed(self) -> None:
-        self._sent.popleft()
-
-    def _on_slot_left(self, slot: int) -> None:
-        for mail in [*self._mails.values()]:
-            if mail.slot == slot:
-                mail.missed = True
-                self._deliver(mail)
+        if slot is not None and self.is_open:
+            self._write(self.exchange.subscribe(slot))
 
     def _silent_at(self) -> float:
-        """Return when the server counts as silent unless a reply arrives."""
-        return self._sent[0].sent_at + self._connector.response_timeout
+        """Return when the server counts as silent unless it says something."""
+        return self._heard_at + self._connector.response_timeout
 
     def _send(self, calls: list[_Asked]) -> None:
         """Send those whose callers still wait, and open the connection for them if need be."""
         if calls and not self.is_open:
-            self._sent += calls  # they fail if it cannot be opened
-            self.open()
-            self._sent.clear()
-            self._take_frames()
+            try:
+                self.open()
+            except BaseException:
+                self.exchange.due += calls  # they fail as well
+                raise
+            self.take_frames()
         calls = [one for one in calls if not one.is_abandoned]
         if not calls:
             return
-        self._ends_at = monotonic() + (LINGER_S if self._is_closed else IDLE_S)
-        self._sent += calls
-        now, parts = monotonic(), []
+        now = monotonic()
+        self._ends_at = now + (LINGER_S if self._is_closed else IDLE_S)
         for one in calls:
-            call = one.call
-            one.sent_at, one.asked = now, None
-            head = call.prefix.eval_source if one.from_source else call.prefix.evalsha
-            parts += [ASKING, head, call.packed] if one.asking else [head, call.packed]
-            if call.waiter:
-                parts.append(call.record(self.owner_of(call)))
-                if one.mail is not None:
-                    self._mails[call.waiter] = one.mail
-        self.write(b"".join(parts), self._connector.response_timeout)
+            one.sent_at = now
+            if one.call.waiter:
+                self._mails[one.call.waiter] = one.mail
+        self._write(self.exchange.send(calls))
 
-    def _take_frames(self) -> None:
-        while self.frames:
-            frame = self.frames.popleft()
-            if type(frame) is Push:
-                self.take_push(frame)
-            else:
-                self._on_reply(frame)
-
-    def _on_message(self, token: bytes, message: GrantMessage | str) -> None:
-        mail = self._mails.get(token)
-        if mail is not None and not isinstance(message, str):
-            mail.message = message
-            self._deliver(mail)
-
-    def _on_reply(self, reply: Any) -> None:
-        one = self._sent[0]
-        if isinstance(one, _Subscribing):
-            self._sent.popleft()
-            if self.shards is not None:
-                self.shards.refuse(one.slot, reply)
-            return
-        if one.asking and one.asked is None:
-            one.asked = reply
-            return
-        self._sent.popleft()
-        if type(one.asked) is ErrorReply:
-            reply = one.asked
-        if one.from_source:
-            self._connector.note_source(reply)
-        if type(reply) is not ErrorReply:
-            one.settle(Answer(one.sent_at, reply))
-        elif is_noscript(reply) and not one.from_source:
-            one.from_source = True
-            self._send([one])
-        else:
-            one.settle(reply)
-            if is_failover(reply):
-                raise connection_broke(reply)
+    def _write(self, data: bytes) -> None:
+        if data:
+            self.write(data, self._connector.response_timeout)
 
     def _deliver(self, mail: _Mail) -> None:
         """Wake a waiter if there is something for it, and confirm a grant in the same step."""
@@ -323,20 +243,49 @@ class _SharedConnection(Transport):
             return
         mail.is_parked = False
         if mail.message is not None and mail.message.lease_us and mail.confirm is not None:
-            confirming = _Confirming(mail.confirm)
-            mail.confirmation = confirming.confirmation
-            confirming.from_source = self._connector.confirms_in_full
-            self._send([confirming])
+            data, mail.confirmation = self.exchange.confirm(mail.confirm, monotonic())
+            self._write(data)
         mail.wake_up.now()
 
     def _fail(self, error: Exception) -> None:
         """End the connection, and tell all who have sent something or wait."""
         self.drop()
-        while self._sent:
-            self._sent.popleft().settle(copy_exception(error))
+        for one in self.exchange.broken():
+            one.settle(copy_exception(error))
         for mail in [*self._mails.values()]:
             mail.missed = True
             self._deliver(mail)
+
+    # --- called by the exchange
+
+    def deliver(self, one: _Asked, frame: Any, replicas: int) -> None:
+        """Take the reply to a call."""
+        if one.by_source:
+            self._connector.note_source(frame)
+        if type(frame) is not ErrorReply:
+            one.settle(Answer(one.sent_at, frame, replicas=replicas))
+        elif is_noscript(frame) and not one.by_source:
+            one.by_source = True
+            self._send([one])
+        else:
+            one.settle(frame)
+            if is_failover(frame):
+                raise connection_broke(frame)
+
+    def on_message(self, message: Message) -> None:
+        """Wake the waiter of a grant."""
+        token, said = message
+        mail = self._mails.get(token)
+        if mail is not None and not isinstance(said, str):
+            mail.message = said
+            self._deliver(mail)
+
+    def on_slot_left(self, slot: int) -> None:
+        """Wake the waiters in a slot that the server has no more."""
+        for mail in [*self._mails.values()]:
+            if mail.slot == slot:
+                mail.missed = True
+                self._deliver(mail)
 
 
 class SharedConnections:
@@ -449,9 +398,8 @@ class Seat:
         mail.message = mail.confirmation = None  # for a waiter that parks again without a call
         return waking
 
-    def listen(self, _seconds: float = 0) -> list[Any]:
+    def listen(self, _seconds: float = 0) -> None:
         """Do nothing: the thread of the connection takes what comes."""
-        return []
 
     def end_waits(self) -> None:
         """Make `park` return at once, now and later, from another thread."""

@@ -28,11 +28,10 @@ from handfast._drivers.failures import (
 from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.handlers import raise_from_handler
-from handfast._engine.effects import Call, GrantMessage
-from handfast._engine.messages import Subscription, parse_message
-from handfast._engine.resp import Push, Reader
+from handfast._engine.exchange import Exchange, User
+from handfast._engine.messages import Subscription
+from handfast._engine.resp import Push
 from handfast._engine.servers import IDENTITY
-from handfast._engine.shards import Shards
 
 __all__ = ["MIN_TIMEOUT_S", "Transport", "translated"]
 
@@ -44,20 +43,14 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What a socket that does not block raises instead of waiting."""
 
 
-class Transport:
-    """One connection at a time, and its channels.
-
-    ``subscribe`` makes the subscription of each connection that is opened.
-    """
+class Transport(User):
+    """One connection at a time. ``subscribe`` makes the subscription of each that is opened."""
 
     def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
         self._connector = connector
         self._subscribe = subscribe
         self._connection: AbstractConnection | None = None
-        self.owner = b""
-        """The owner text of those who wait for a message on this connection."""
-        self.shards: Shards | None = None
-        """Its sharded inboxes, in a cluster."""
+        self.exchange = Exchange(connector)
 
     @property
     def is_open(self) -> bool:
@@ -75,7 +68,7 @@ class Transport:
         self._connection, self._identity = connection, identity(self._socket.fileno())
         self._socket.settimeout(0)  # with a timeout each send and each receive would begin with a poll
         self._has_decrypted = getattr(self._socket, "pending", int)
-        self._reader = Reader()
+        self._reader = self.exchange.open()
         self.frames = self._reader.frames
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -85,15 +78,16 @@ class Transport:
             subscription = self._subscribe()
             introduction = b"" if self._connector.is_known else IDENTITY
             probe = b"" if self._connector.heard else subscription.probe
-            self.write(introduction + subscription.handshake + probe, timeout)
+            reply = self.ask(introduction + subscription.handshake + probe, timeout)
             if introduction:
-                self._connector.meet(self._next_reply(timeout), subscription.proof_key)
-            failure = handshake_failed(subscription, self._next_reply(timeout))
+                self._connector.meet(reply, subscription.proof_key)
+                reply = self.ask(b"", timeout)
+            failure = handshake_failed(subscription, reply)
             if failure is not None:
                 raise failure
             if probe:
-                self._next_reply(timeout)  # what matters is whether the message comes
-            self.owner, self.shards = subscription.owner.encode(), None
+                self.ask(b"", timeout)  # what matters is whether the message comes
+            self.exchange.owner = subscription.owner.encode()
 
     def close(self) -> None:
         """Close the connection, whatever state it is in."""
@@ -150,42 +144,11 @@ class Transport:
         self._reader.feed(data)
         return True
 
-    def owner_of(self, call: Call) -> bytes:
-        """Return the owner text for a call that may wait."""
-        return self.owner if self.shards is None else self.shards.owner(call)
-
-    def take_push(self, frame: Push) -> None:
-        """Take a message, or what the server says of a sharded inbox; what else it pushes says nothing."""
-        found = parse_message(frame)
-        if found is not None:
-            if not self._connector.heard:
-                self._connector.note_heard()
-            self._on_message(*found)
-        elif self.shards is None:
-            pass
-        elif frame[0] == b"ssubscribe":
-            self.shards.take(frame[1])
-            self._on_subscribed()
-        elif frame[0] == b"sunsubscribe":
-            self._on_slot_left(self.shards.drop(frame[1]))
-
-    def subscription_to(self, slot: int) -> bytes:
-        """Return the command that subscribes to the sharded inbox of a slot, if it is to be sent."""
-        if self.shards is None:
-            self.shards = Shards(self.owner)
-        return self.shards.subscribe(slot)
-
-    def _on_message(self, token: bytes, message: GrantMessage | str) -> None:
-        """Take a grant, or the reason of a revocation."""
-        raise NotImplementedError
-
-    def _on_subscribed(self) -> None:
-        """Expect no reply to the oldest subscription to a sharded inbox: there is a push in place of one."""
-        raise NotImplementedError
-
-    def _on_slot_left(self, slot: int) -> None:
-        """Have those ask again who wait in a slot that the server does not have any more."""
-        raise NotImplementedError
+    def take_frames(self) -> None:
+        """Take what has arrived. Messages may stand in one segment with a reply, where no poll sees them."""
+        frames, take = self.frames, self.exchange.take
+        while frames:
+            take(frames.popleft(), self)
 
     @contextlib.contextmanager
     def closing_on_error(self) -> Iterator[None]:
@@ -200,16 +163,29 @@ class Transport:
             self.drop()
             raise
 
-    def _next_reply(self, within: float) -> Any:
-        """Return the next frame that is no push, and take the pushes before it."""
+    def ask(self, data: bytes, within: float) -> Any:
+        """Send a command, and return its reply. Without data, return the next reply.
+
+        That is the next frame that is no push, and that no call before is due. All frames before it are taken.
+        """
+        try:  # as in `write`: a call less on the hot path
+            sent = self._socket.send(data) if data else 0
+        except _NOT_YET:
+            sent = 0
+        if sent < len(data):
+            self.write(data[sent:], within)
+        exchange, frames = self.exchange, self.frames
         while True:
-            while self.frames:
-                frame = self.frames.popleft()
-                if type(frame) is not Push:
-                    return frame
-                self.take_push(frame)
-            if not self.receive(max(MIN_TIMEOUT_S, within)):
-                raise TimeoutError
+            while not frames:
+                if not self.receive(max(MIN_TIMEOUT_S, within)):
+                    raise TimeoutError
+            frame = frames.popleft()
+            if type(frame) is Push:
+                exchange.take_push(frame, self)
+            elif exchange.due:
+                exchange.take(frame, self)
+            else:
+                return frame
 
 
 def translated(error: OSError) -> RedisConnectionError | RedisTimeoutError:
