@@ -36,9 +36,10 @@ from handfast._drivers.failures import (
     server_silent,
 )
 from handfast._drivers.known_scripts import KnownScripts
+from handfast._drivers.trace import new_exchange
 from handfast._engine.batches import replies, split
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
-from handfast._engine.exchange import Aside, Exchange
+from handfast._engine.exchange import Aside
 from handfast._engine.messages import Message, Subscription
 from handfast._engine.resp import ErrorReply, Push, Reader
 from handfast._engine.server_errors import is_noscript, may_have_written
@@ -76,7 +77,7 @@ class Session:
         self.inbox = Inbox(self._confirm)
         self.forget = self.inbox.unregister
         self._outbox = Outbox()
-        self.exchange = Exchange(connector)
+        self.exchange = new_exchange(connector)
         self._count = 0
         self._scripts = KnownScripts()
         self._flush_scheduled = False

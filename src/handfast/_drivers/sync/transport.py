@@ -28,7 +28,8 @@ from handfast._drivers.failures import (
 from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.handlers import raise_from_handler
-from handfast._engine.exchange import Exchange, User
+from handfast._drivers.trace import new_exchange
+from handfast._engine.exchange import User
 from handfast._engine.messages import Subscription
 from handfast._engine.resp import Push
 from handfast._engine.servers import IDENTITY
@@ -50,7 +51,7 @@ class Transport(User):
         self._connector = connector
         self._subscribe = subscribe
         self._connection: AbstractConnection | None = None
-        self.exchange = Exchange(connector)
+        self.exchange = new_exchange(connector)
 
     @property
     def is_open(self) -> bool:
