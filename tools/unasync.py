@@ -32,6 +32,9 @@ TREES = [
 ]
 """Files, or folders with all their modules: the source, and what is generated from it."""
 
+BY_HAND = [ROOT / "_api" / "sync" / "scope.py"]
+"""Modules of generated folders that are written by hand: a thread is interrupted where a task is cancelled."""
+
 MARK = "# Generated from {} by tools/unasync.py: edit that file and run the tool.\n"
 
 ARGUMENT = re.compile(r" *# sync only, in Args: (.*)\n")
@@ -66,12 +69,13 @@ def pairs() -> Iterator[tuple[Path, Path]]:
         if source.endswith(".py"):
             yield ROOT / source, ROOT / target
         for path in sorted((ROOT / source).glob("*.py")):
-            yield path, ROOT / target / path.name
+            if ROOT / target / path.name not in BY_HAND:
+                yield path, ROOT / target / path.name
 
 
 def orphans() -> Iterator[Path]:
     """Yield the modules in generated folders whose source is gone."""
-    generated = {target for _, target in pairs()}
+    generated = {target for _, target in pairs()} | {*BY_HAND}
     for _, target in TREES:
         yield from sorted(set((ROOT / target).glob("*.py")) - generated)
 

@@ -8,6 +8,7 @@ since a session sends again itself. The sync and the asyncio driver each add how
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, ClassVar, Self, cast
@@ -283,9 +284,9 @@ class Connector:
         return connection_class, settings
 
     @staticmethod
+    @abstractmethod
     def _here() -> object:
         """Return what connections to Sentinels belong to: the calling thread, or the running event loop."""
-        raise NotImplementedError
 
     def _pool_here(self) -> Any:
         """Return the pool that asks the Sentinels. redis-py's can be shared neither by threads nor by event loops."""

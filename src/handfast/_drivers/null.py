@@ -10,6 +10,7 @@ server; and its holder hears of that end.
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from binascii import hexlify
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
@@ -133,9 +134,9 @@ class NullDriver:
         return self._watched(LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at))
 
     @staticmethod
+    @abstractmethod
     def _later(seconds: float, function: Callable[[], object]) -> Any:
         """Call a function after so many seconds, unless what this returns is cancelled."""
-        raise NotImplementedError
 
     def _watched(self, lease: LeaseState) -> LeaseState:
         """Have its holder hear when it ends, as a server would let it end."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, Self
@@ -64,8 +65,9 @@ class AsyncLockScope:
         if self.local.token is token:
             self.local.token = None
 
+    @abstractmethod
     async def _undo(self, token: Token, error: BaseException) -> None:
-        raise NotImplementedError
+        """Give up what an acquire with this token may have taken."""
 
     @staticmethod
     async def _clean_up(work: Callable[[], Coroutine[Any, Any, None]], error: BaseException) -> None:
@@ -115,8 +117,9 @@ class LockScope:
             if self.local.token is token:
                 self.local.token = None
 
+    @abstractmethod
     def _undo(self, token: Token, error: BaseException) -> None:
-        raise NotImplementedError
+        """Give up what an acquire with this token may have taken."""
 
     @staticmethod
     def _clean_up(work: Callable[[], None], error: BaseException) -> None:  # noqa: ARG004 -- only a task may have to skip the wait

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handfast import LimitExceeded
-from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
+from handfast._api.sync.scope import LeaseScope, PrimitiveScope
 from tests._support import cancelling
 from tests._support.cancelling import Operation, Scene, try_every_point
 from tests._support.engine import Engine
@@ -319,7 +319,7 @@ async def test_cancellations_at_random_moments_leave_nothing_behind(server, raw,
 INTERRUPTED = """
 import random, sys
 from handfast import AcquireTimeout, Handfast
-from handfast._drivers.sync.scope import PrimitiveScope
+from handfast._api.sync.scope import PrimitiveScope
 from handfast.testing import interrupt_after
 
 def hold(block):

@@ -209,7 +209,7 @@ time.sleep(60)
 INTERRUPTED = """
 import random, sys
 from handfast import AcquireTimeout, Handfast
-from handfast._drivers.sync.scope import PrimitiveScope
+from handfast._api.sync.scope import PrimitiveScope
 from handfast.testing import interrupt_after
 
 hf, other = Handfast(sys.argv[1]), Handfast(sys.argv[1])

@@ -11,8 +11,9 @@ import pytest
 
 import handfast
 from handfast import Lease, NotOwner, RLease
-from handfast._drivers.sync import driver, performing, scope
-from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
+from handfast._api.sync import scope
+from handfast._api.sync.scope import LeaseScope, PrimitiveScope
+from handfast._drivers.sync import driver, performing
 from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support.engine import Engine

@@ -29,7 +29,7 @@ def without_docstrings(tree):
 
 def test_every_module_of_the_sync_api_is_generated():
     modules = {path for package in PACKAGES for path in (ROOT / package / "sync").glob("*.py")}
-    assert modules <= set(generated(ROOT))
+    assert modules - set(generated(ROOT)) == {ROOT / "src/handfast/_api/sync/scope.py"}, "by hand"
     assert {path.stem for path in modules} >= {"client", "scores"}
 
 

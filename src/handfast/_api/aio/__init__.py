@@ -9,8 +9,8 @@ from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLeaseOfAll, AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLease, AsyncRLock
 from handfast._api.aio.rwlock import AsyncReadLock, AsyncRWLease, AsyncRWLock, AsyncWriteLock
+from handfast._api.aio.scope import AcquireContext  # asyncio only
 from handfast._api.aio.semaphore import AsyncSemaphore
-from handfast._drivers.aio.scope import AcquireContext  # asyncio only
 from handfast._naming import name_publicly
 
 __all__ = [

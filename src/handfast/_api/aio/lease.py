@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from handfast._api.aio.scope import AsyncLeaseScope
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.scope import AsyncLeaseScope
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PermitRequest
@@ -43,7 +43,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
             save(order, fence=lease.fence)
     """
 
-    __slots__ = ("_driver", "_lost_event")
+    __slots__ = ("_lost_event",)
 
     _instead = "use detach() to give it to another process"
 
@@ -243,9 +243,6 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         self._state.callbacks.append(action)
         if self.lost:
             run_lost_callbacks(self._state)
-
-    def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
-        return self._driver.leave(self._state, error)
 
     def _report_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._state.loss or "")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeV
 from handfast._api import foreign
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
+from handfast._api.aio.scope import AsyncPrimitiveScope, acquire_context
+from handfast._api.blocks import Blocks
 from handfast._api.decorators import CallKey, awaiting, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
-from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.once import NEVER, OnceRequest, Recorded

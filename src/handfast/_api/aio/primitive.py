@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import functools
 import sys
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 from handfast._api import foreign
 from handfast._api.aio.lease import AsyncLease
+from handfast._api.aio.scope import AsyncPrimitiveScope, acquire_context
+from handfast._api.blocks import Blocks
 from handfast._api.decorators import NameTemplate, coroutine_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
-from handfast._drivers.blocks import Blocks
 from handfast._engine.calls import PermitRequest, Request
 
 # sync only: from handfast._engine.validate import check_cancel
@@ -202,9 +203,9 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         finally:
             del claim  # its end lets others claim the token
 
+    @abstractmethod
     def _lease(self, state: LeaseState) -> L:
         """Return the lease that an acquire gives."""
-        raise NotImplementedError
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for subclasses
         """Return a lease of what the caller holds already, if it is to get that instead of a new grant."""

@@ -7,8 +7,8 @@ from typing import Never
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._api.aio.scope import acquire_context
 from handfast._api.foreign import unknown_options
-from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
 from handfast._kinds import MAX_PERMITS

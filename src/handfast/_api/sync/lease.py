@@ -11,11 +11,11 @@ from contextvars import copy_context
 from functools import partial
 from typing import ClassVar
 
+from handfast._api.sync.scope import LeaseScope
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._objects import BlockOnly, PublicObject
@@ -44,7 +44,7 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
             save(order, fence=lease.fence)
     """
 
-    __slots__ = ("_driver", "_lost_event")
+    __slots__ = ("_lost_event",)
 
     _instead = "use detach() to give it to another process"
 
@@ -243,9 +243,6 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
         self._state.callbacks.append(action)
         if self.lost:
             run_lost_callbacks(self._state)
-
-    def _leave(self, error: BaseException | None) -> bool:
-        return self._driver.leave(self._state, error)
 
     def _report_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._state.loss or "")

@@ -10,17 +10,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeVar
 
 from handfast._api import foreign
+from handfast._api.blocks import Blocks
 from handfast._api.decorators import CallKey, calling, plain_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
+from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers import log
-from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.once import NEVER, OnceRequest, Recorded
 from handfast._engine.records import printable
 from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import functools
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 from handfast._api import foreign
+from handfast._api.blocks import Blocks
 from handfast._api.decorators import NameTemplate, plain_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.sync.lease import Lease
-from handfast._drivers.blocks import Blocks
+from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.validate import MAX_LABEL_BYTES, check_cancel, check_choice, reply_seconds, utf8, wait_seconds
 from handfast._objects import BlockOnly, PublicObject
@@ -197,9 +198,9 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         finally:
             del claim  # its end lets others claim the token
 
+    @abstractmethod
     def _lease(self, state: LeaseState) -> L:
         """Return the lease that an acquire gives."""
-        raise NotImplementedError
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for subclasses
         """Return a lease of what the caller holds already, if it is to get that instead of a new grant."""

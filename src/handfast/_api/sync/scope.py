@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from abc import abstractmethod
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
-from handfast._drivers.blocks import Blocks
+from handfast._api.blocks import Blocks
 from handfast._drivers.failures import OWN_ERRORS, no_decorator
+from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.entries import Entry
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -29,11 +31,11 @@ L = TypeVar("L", bound="LeaseScope")
 class LeaseScope:
     """The part of a lease that makes it a context manager."""
 
-    __slots__ = ("_on_lost", "_state")
+    __slots__ = ("_driver", "_on_lost", "_state")
 
-    def __init__(self, state: LeaseState, on_lost: OnLost) -> None:
-        self._state = state
-        self._on_lost = on_lost
+    _driver: SyncDriver
+    _on_lost: OnLost
+    _state: LeaseState
 
     def __enter__(self) -> Self:
         try:
@@ -87,9 +89,9 @@ class LeaseScope:
         entry: Entry | None = self._state.block
         return entry is not None and entry.is_suspended()
 
+    @abstractmethod
     def check(self) -> None:
         """Raise an error unless the lease is held."""
-        raise NotImplementedError
 
     def _check_entry(self) -> None:
         """Raise an error unless a block may begin."""
@@ -100,10 +102,11 @@ class LeaseScope:
 
     def _leave(self, error: BaseException | None) -> bool:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
-        raise NotImplementedError
+        return self._driver.leave(self._state, error)
 
+    @abstractmethod
     def _report_loss(self) -> None:
-        raise NotImplementedError
+        """Raise LeaseLost, or warn of the loss."""
 
 
 class PrimitiveScope(Generic[L]):

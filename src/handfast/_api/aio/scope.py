@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
+from handfast._api.blocks import Blocks
+from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
-from handfast._drivers.blocks import Blocks
 from handfast._drivers.failures import no_decorator
 from handfast._objects import AsyncBlockOnly
 from handfast._protocol.lease import LeaseState
@@ -79,12 +81,12 @@ class Guard:
 class AsyncLeaseScope:
     """The part of a lease that makes it a context manager."""
 
-    __slots__ = ("_guards", "_on_lost", "_state")
+    __slots__ = ("_driver", "_guards", "_on_lost", "_state")
 
-    def __init__(self, state: LeaseState, on_lost: OnLost) -> None:
-        self._state = state
-        self._on_lost = on_lost
-        self._guards: tuple[Guard, ...] = ()
+    _driver: AsyncDriver
+    _guards: tuple[Guard, ...]
+    _on_lost: OnLost
+    _state: LeaseState
 
     async def __aenter__(self) -> Self:
         self._check_entry()
@@ -123,9 +125,9 @@ class AsyncLeaseScope:
         """Return False: a task leaves its blocks itself, where a thread may leave those of its generators to another."""
         return False
 
+    @abstractmethod
     def check(self) -> None:
         """Raise an error unless the lease is held."""
-        raise NotImplementedError
 
     def _check_entry(self) -> None:
         """Raise an error unless a block may begin."""
@@ -136,10 +138,11 @@ class AsyncLeaseScope:
 
     def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
-        raise NotImplementedError
+        return self._driver.leave(self._state, error)
 
+    @abstractmethod
     def _report_loss(self) -> None:
-        raise NotImplementedError
+        """Raise LeaseLost, or warn of the loss."""
 
 
 class AsyncPrimitiveScope(Generic[L]):
