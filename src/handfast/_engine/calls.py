@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, ClassVar, Self
 
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE, WAIT_MS
-from handfast._engine.effects import Acknowledgement, Answer, Call, LockPlace, make_call
+from handfast._engine.effects import Acknowledgement, Answer, Call, Found, LockPlace, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
@@ -114,6 +114,10 @@ class Request(ABC):
     @abstractmethod
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
+
+    def found(self, tag: bytes, *fields: Any) -> Found | None:  # noqa: ARG002 -- for `once`
+        """Return what a reply brings in place of a lease; None if nothing."""
+        return None
 
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
         """Return what a reply raises by which the request is neither granted nor in the queue."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import bulk
@@ -23,6 +23,7 @@ __all__ = [
     "Call",
     "Confirmation",
     "Effect",
+    "Found",
     "GrantMessage",
     "LockPlace",
     "Park",
@@ -172,6 +173,19 @@ class GrantMessage(NamedTuple):
     fence: int
     granted_us: int
     lease_us: int
+
+
+class Found(NamedTuple):
+    """What an acquire found in place of a lease: the record of an earlier run, for a key of `once`."""
+
+    outcome: Literal["begun", "done", "failed", "unstored"]
+    """As in lua/lib/outcome.lua."""
+    age: float
+    """In seconds."""
+    fence: int
+    """That of the run."""
+    value: bytes
+    """The result, or the reason why there is none."""
 
 
 class Confirmation:

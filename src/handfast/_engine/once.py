@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_arg
 from handfast._engine.calls import PermitRequest
 from handfast._engine.constants import WAIT_MS
 from handfast._engine.defaults import REFRESH_PAUSE_S
-from handfast._engine.effects import Call
+from handfast._engine.effects import Call, Found
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
 from handfast._engine.script import command, load, pack
-from handfast.errors import HandfastError, KeyReused
+from handfast.errors import KeyReused
 
-__all__ = ["DROPPED", "NEVER", "Ending", "OnceRequest", "Outcome", "Record", "Recorded", "read_stored"]
+__all__ = ["DROPPED", "NEVER", "Ending", "OnceRequest", "Outcome", "Record", "read_stored"]
 
 ACQUIRE, RECORD, CANCEL = load("once_acquire"), load("once_record"), load("once_cancel")
 
@@ -47,20 +47,6 @@ class Record(NamedTuple):
     fence: int
     outcome: Outcome
     value: bytes
-
-
-class Recorded(HandfastError):
-    """The key has a record: the answer that ends an acquire, of which the API makes a run.
-
-    ``age`` is in seconds, ``fence`` that of its run, ``value`` its result or the reason why it has none.
-    """
-
-    def __init__(self, name: str, outcome: Outcome, age: float, fence: int, value: bytes) -> None:
-        super().__init__(f"{name!r} has a record", name=name)
-        self.outcome = outcome
-        self.age = age
-        self.fence = fence
-        self.value = value
 
 
 def read_stored(stored: bytes) -> Record:
@@ -159,10 +145,13 @@ class OnceRequest(PermitRequest):
         """Return None: what is handed over is asked for again before anyone runs."""
         return None
 
+    def found(self, tag: bytes, *fields: Any) -> Found | None:
+        if tag != b"done":
+            return None
+        outcome, age_us, fence, value = fields
+        return Found(outcome.decode(), age_us / 1e6, fence, value)
+
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
-        if tag == b"done":
-            outcome, age_us, fence, value = fields
-            return Recorded(self.name, outcome.decode(), age_us / 1e6, fence, value)
         return KeyReused(self.name) if tag == b"reused" else super().rejection(tag, *fields)
 
     def read(self) -> Call:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from handfast._engine.calls import Request
 from handfast._engine.constants import CLAIM_MS, WAIT_MS
-from handfast._engine.effects import Answer, Call, Confirmation, Park, Steps, Waking
+from handfast._engine.effects import Answer, Call, Confirmation, Found, Park, Steps, Waking
 from handfast._engine.packing import read_reply
 from handfast._protocol.retry import pause_before
 from handfast.errors import HandfastError, NotReplicated, ServerRefused
@@ -180,10 +180,11 @@ class Attempt(BaseAttempt):
 
 def acquire(
     attempt: Attempt, until: float, make_watch: Callable[[Attempt], Watch] | None = None
-) -> Steps[Grant | None]:
+) -> Steps[Grant | Found | None]:
     """Acquire, waiting in the queue if need be.
 
-    Return None if the moment ``until`` came first and the request is cancelled.
+    Return what the request found in place of a lease, if there is something; and None if the moment ``until`` came
+    first and the request is cancelled.
 
     Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is
     made when the request is queued.
@@ -218,6 +219,8 @@ def acquire(
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         else:
             attempt.rejected()
+            if (found := request.found(*fields)) is not None:
+                return found
             raise request.rejection(*fields)
         waking = yield from _wait(park, sent_at, watch)
         # What is not believed here is asked for again: replicas have to have it, or it came while servers disagree.
@@ -251,8 +254,11 @@ def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
             return waking
 
 
-def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
-    """Acquire if that needs no waiting, else return None. The attempt may need an undo even then."""
+def try_acquire(attempt: Attempt) -> Steps[Grant | Found | None]:
+    """Acquire, or find something in place of a lease, if that needs no waiting, else return None.
+
+    The attempt may need an undo even then.
+    """
     attempt.may_be_there = True
     answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
     sent_at, reply, _, _ = answer
@@ -265,9 +271,11 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
             return None  # the server may still have a part of it: some of several names, or all on another server
         return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
     attempt.rejected()
-    if tag not in _BUSY:
-        raise attempt.request.rejection(tag, *numbers)
-    return None
+    if tag in _BUSY:
+        return None
+    if (found := attempt.request.found(tag, *numbers)) is not None:
+        return found
+    raise attempt.request.rejection(tag, *numbers)
 
 
 def renewed(request: Request, token: bytes, ttl_ms: int) -> Steps[tuple[float, int]]:

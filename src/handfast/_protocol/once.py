@@ -1,6 +1,6 @@
 """Do something once: begin a run, and see how far it has come.
 
-To become the one that runs, or to find what was recorded, is an `acquire` of a request whose rejections are records. A
+To become the one that runs, or to find what was recorded, is an `acquire` of a request that may find a record. A
 message never begins a run, since its result may have been recorded in between: a waiter that gets one asks again. How a
 run has ended is recorded by its `release`.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from handfast._engine.effects import Answer, Steps
-from handfast._engine.once import OnceRequest, Record, Recorded, read_stored
+from handfast._engine.effects import Answer, Found, Steps
+from handfast._engine.once import OnceRequest, Record, read_stored
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
 from handfast._protocol.lease import GONE, LeaseState
@@ -31,7 +31,7 @@ def begin(lease: LeaseState) -> Steps[None]:
         raise LeaseLost(request.name, lease.fence, GONE.format("begun"))
 
 
-def found(attempt: Attempt, recorded: Recorded, now: float) -> LeaseState:
+def found(attempt: Attempt, recorded: Found, now: float) -> LeaseState:
     """Return what stands for the lease of a run that has ended already."""
     lease = LeaseState(attempt.request, attempt.token, Grant(recorded.fence, now, 0.0), None, attempt.asked_at)
     lease.let_go(now)

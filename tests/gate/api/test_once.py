@@ -514,7 +514,7 @@ async def test_a_failure_that_is_kept_counts_for_all(here, there, raw, api):
         with pytest.raises(NotCompleted, match=r"failed \(LookupError: no such order\)") as failed:
             await call
         assert (failed.value.state, failed.value.reason) == ("failed", "LookupError: no such order")
-        assert (failed.value.name, failed.value.__suppress_context__) == ("a", True)
+        assert (failed.value.name, failed.value.__context__) == ("a", None)
     with pytest.raises(NotCompleted):
         await block(once)
     assert (await once.status()).state == "failed"

@@ -7,8 +7,8 @@ import pytest
 from handfast_lab.bench import frames
 
 MOST = {
-    "sync": {"acquire": 24, "release": 19, "with": 57, "limiter": 31, "once, found": 65},
-    "asyncio": {"acquire": 35, "release": 25, "with": 70, "limiter": 41, "once, found": 88},
+    "sync": {"acquire": 24, "release": 19, "with": 57, "limiter": 26, "once, found": 60},
+    "asyncio": {"acquire": 35, "release": 25, "with": 70, "limiter": 35, "once, found": 79},
 }
 
 

@@ -20,7 +20,8 @@ from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
-from handfast._engine.once import NEVER, OnceRequest, Recorded
+from handfast._engine.effects import Found
+from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.records import printable
 from handfast._engine.validate import fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
@@ -224,10 +225,7 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         attempt = self._driver.attempt(self._for_call(None, fingerprint))
         try:
             state = await self._driver.try_acquire(attempt)
-            return None if state is None else await self._begun(attempt, state)
-        except Recorded as recorded:
-            await self._driver.undo(attempt)
-            return self._found(attempt, recorded)
+            return None if state is None else await self._run_of(attempt, state)
         except BaseException:
             await self._driver.undo(attempt)
             raise
@@ -314,15 +312,12 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
     async def _found_or_begun(self, attempt: Attempt, request: OnceRequest) -> AsyncRun:
         try:
             state = await self._driver.acquire_in_turns(attempt, request.timeout, request.question)
-            return await self._begun(attempt, state)
-        except Recorded as recorded:
-            await self._driver.undo(attempt)
-            return self._found(attempt, recorded)
         except AcquireTimeout as error:
             if self._options.waits:
                 raise
             holders = error.status.holders if error.status else ()
             raise AlreadyRunning(self.name, holders[0] if holders else None) from None
+        return await self._run_of(attempt, state)
 
     async def _kept(self, request: OnceRequest, error: Exception) -> Any:
         """Return the result that was to be made anew, and still counts. Raises the error of that if there is none."""
@@ -334,17 +329,21 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         log.refresh_failed(self.name, error, request.pause_ms / 1000)
         return self._options.codec.decode(record.value)
 
-    async def _begun(self, attempt: Attempt, state: LeaseState) -> AsyncRun:
-        """Return the run of a lease. One that is not to be repeated is recorded before it begins."""
+    async def _run_of(self, attempt: Attempt, state: LeaseState | Found) -> AsyncRun:
+        """Return the run of a lease, or of a record. One that is not to be repeated is recorded before it begins."""
+        if isinstance(state, Found):
+            if attempt.may_be_there:
+                await self._driver.undo(attempt)
+            return self._found(attempt, state)
         if not self._options.reruns:
             await self._driver.run(once.begin(state), self.name, attempt)
         return AsyncRun(self._driver, state, self._options.codec, self._options.keep_failure_ms)
 
-    def _found(self, attempt: Attempt, recorded: Recorded) -> AsyncRun:
+    def _found(self, attempt: Attempt, recorded: Found) -> AsyncRun:
         """Return the run of a record. Raises NotCompleted for one without a result."""
         if recorded.outcome != "done":
             reason = printable(recorded.value.decode(errors="replace"))
-            raise NotCompleted(self.name, recorded.outcome, reason) from None
+            raise NotCompleted(self.name, recorded.outcome, reason)
         state = once.found(attempt, recorded, monotonic())
         run = AsyncRun(self._driver, state, self._options.codec, None)
         return run._find(recorded)  # noqa: SLF001 -- of a run that was just made

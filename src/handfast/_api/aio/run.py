@@ -8,7 +8,8 @@ from handfast._api.aio.lease import AsyncLease
 from handfast._api.decorators import check_finished
 from handfast._api.results import Codec, describe
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome, Recorded
+from handfast._engine.effects import Found
+from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome
 from handfast._naming import name_publicly
 from handfast._protocol.lease import LeaseState
 from handfast.errors import NotHeld
@@ -117,7 +118,7 @@ class AsyncRun(AsyncLease):
         if not self._done:
             super()._check_entry()
 
-    def _find(self, recorded: Recorded) -> Self:
+    def _find(self, recorded: Found) -> Self:
         """Take a result that is there already."""
         self._result, self._age, self._done = self._codec.decode(recorded.value), recorded.age, True
         return self

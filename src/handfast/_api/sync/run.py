@@ -9,7 +9,8 @@ from handfast._api.decorators import check_finished
 from handfast._api.results import Codec, describe
 from handfast._api.sync.lease import Lease
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome, Recorded
+from handfast._engine.effects import Found
+from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome
 from handfast._naming import name_publicly
 from handfast._protocol.lease import LeaseState
 from handfast.errors import NotHeld
@@ -118,7 +119,7 @@ class Run(Lease):
         if not self._done:
             super()._check_entry()
 
-    def _find(self, recorded: Recorded) -> Self:
+    def _find(self, recorded: Found) -> Self:
         """Take a result that is there already."""
         self._result, self._age, self._done = self._codec.decode(recorded.value), recorded.age, True
         return self

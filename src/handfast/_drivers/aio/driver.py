@@ -37,7 +37,7 @@ from handfast._drivers.failures import (
     OWN_ERRORS,
 )
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Answer, Steps
+from handfast._engine.effects import Answer, Found, Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import GONE, LeaseState, downgrade, release, renew
@@ -95,9 +95,9 @@ class AsyncDriver(Driver[AsyncConnector]):
         if timeout == 0:
             return self._acquire_now(attempt)
         until = inf if timeout is None else attempt.asked_at + timeout
-        return self._hold(attempt, acquire(attempt, until, self._watch), timeout, until)  # type: ignore[return-value]  # it raises instead of None
+        return self._hold(attempt, acquire(attempt, until, self._watch), timeout, until)
 
-    async def acquire_in_turns(self, attempt: Attempt, timeout: float | None, question: Hashable) -> LeaseState:
+    async def acquire_in_turns(self, attempt: Attempt, timeout: float | None, question: Hashable) -> LeaseState | Found:
         """Acquire what many tasks ask for, where an answer that grants nothing is one for all of them."""
         if timeout == 0:
             return await self._acquire_now(attempt)
@@ -116,7 +116,7 @@ class AsyncDriver(Driver[AsyncConnector]):
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
         """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
-        lease = await self._hold(attempt, try_acquire(attempt), None, _soon(timeout), retry_for=0)
+        lease: LeaseState | None = await self._hold(attempt, try_acquire(attempt), None, _soon(timeout), retry_for=0)
         if lease is None:
             await self.undo(attempt)
         return lease
@@ -353,13 +353,13 @@ class AsyncDriver(Driver[AsyncConnector]):
     async def _hold(
         self,
         attempt: Attempt,
-        steps: Steps[Grant | None],
+        steps: Steps[Any],
         timeout: float | None,
         until: float | None,
         *,
         retry_for: float | None = None,
-    ) -> LeaseState | None:
-        """Perform an acquire, and renew what it grants."""
+    ) -> Any:
+        """Perform an acquire, and renew what it grants. Return the lease, or what was found in place of one; or None."""
         context: LoopContext = attempt.owner
         try:
             grant = await run(context, steps, attempt.request.name, until, retry_for=retry_for, attempt=attempt)
@@ -371,10 +371,10 @@ class AsyncDriver(Driver[AsyncConnector]):
             raise
         finally:
             revoked = context.session.forget(attempt.token)
-        if grant is None:
-            if timeout is not None:
+        if type(grant) is not Grant:
+            if grant is None and timeout is not None:
                 raise await self._busy(attempt, timeout)
-            return None
+            return grant  # what was found in place of a lease
         if self._closed:
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, context, attempt.asked_at)

@@ -13,21 +13,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import copy_exception
-from handfast._engine.effects import Answer
-from handfast._engine.once import Recorded
+from handfast._engine.effects import Answer, Found
+from handfast._protocol.lease import LeaseState
 from handfast.errors import ClientClosed, KeyReused, QueueFull, ServerRefused
 
 __all__ = ["SharedWaits"]
 
-T = TypeVar("T")
-
-ANSWERS = (Recorded, KeyReused, QueueFull, ServerRefused, ClientClosed, RedisError)
+ANSWERS = (KeyReused, QueueFull, ServerRefused, ClientClosed, RedisError)
 """What is one for all that ask the same. Time that is over, a deadlock, or a request that an operator has ended are the
 caller's own."""
 
@@ -42,7 +40,7 @@ class _Turns:
         self.tasks = 0
         self.began_at = -inf
         """When the last turn began."""
-        self.answer: Exception | None = None
+        self.answer: Exception | Found | None = None
         """What that turn ended with, if it is an answer for others as well."""
 
 
@@ -60,9 +58,9 @@ class SharedWaits:
         came_at: float,
         until: float,
         before_waiting: Callable[[], object],
-        ask: Callable[[], Awaitable[T]],
-    ) -> T | None:
-        """Ask in turn, or raise the answer that another task got. What it returns is for the caller alone.
+        ask: Callable[[], Awaitable[LeaseState | Found]],
+    ) -> LeaseState | Found | None:
+        """Ask in turn, or return or raise the answer that another task got. A lease is for the caller alone.
 
         None if its turn has not come by the moment ``until``. Raises what ``before_waiting`` and ``ask`` raise.
         """
@@ -77,10 +75,12 @@ class SharedWaits:
                 if turns.answer is None or came_at > turns.began_at:
                     turns.began_at, turns.answer = monotonic(), None
                     return await _asked(turns, ask)
-                answer = copy_exception(turns.answer)
+                answer = turns.answer
             finally:
                 turns.lock.release()
-            raise answer
+            if isinstance(answer, Exception):
+                raise copy_exception(answer)
+            return answer
         finally:
             turns.tasks -= 1
             if not turns.tasks:
@@ -143,9 +143,12 @@ def _end(future: asyncio.Future[Any]) -> None:
         future.set_result(None)
 
 
-async def _asked(turns: _Turns, ask: Callable[[], Awaitable[T]]) -> T:
+async def _asked(turns: _Turns, ask: Callable[[], Awaitable[LeaseState | Found]]) -> LeaseState | Found:
     try:
-        return await ask()
+        answer = await ask()
+        if isinstance(answer, Found):
+            turns.answer = answer
+        return answer
     except ANSWERS as answer:
         turns.answer = copy_exception(answer)  # without a traceback, which leads back here
         raise

@@ -40,7 +40,7 @@ from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Answer, Steps
+from handfast._engine.effects import Answer, Found, Steps
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
@@ -198,7 +198,7 @@ class SyncDriver(Driver[SyncConnector]):
             raise self._busy(attempt, timeout or 0)
         return self._hold(attempt, grant)
 
-    def acquire_in_turns(self, attempt: Attempt, timeout: float | None, _question: Hashable) -> LeaseState:
+    def acquire_in_turns(self, attempt: Attempt, timeout: float | None, _question: Hashable) -> LeaseState | Found:
         """Acquire. Threads ask each for itself: a thread that waits has a connection, and wakes up by itself."""
         return self.acquire(attempt, timeout)
 
@@ -414,8 +414,10 @@ class SyncDriver(Driver[SyncConnector]):
             attempt.request, self._leases, Entry.is_around, log.own_wait, cancel, held=attempt.held, loop_thread=thread
         )
 
-    def _hold(self, attempt: Attempt, grant: Grant) -> LeaseState:
-        """Renew what an acquire was granted."""
+    def _hold(self, attempt: Attempt, grant: Any) -> LeaseState:
+        """Renew what an acquire was granted. Return what it found in place of a lease as it is."""
+        if type(grant) is not Grant:
+            return grant  # type: ignore[no-any-return]  # of `once` alone, which knows
         if self._pool.closed:
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, self._pool, attempt.asked_at)
