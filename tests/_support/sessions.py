@@ -332,7 +332,8 @@ class Session:
         header, contract = script.header, contract_of(script.name)
         plain = [word for word in words if not re.match(r"\w+=", word)]
         given = self._given | given | dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
-        token = plain.pop(0) if "token" in header.args else ""
+        packed = [name for one in contract.packs.values() for name in one.names]
+        token = plain.pop(0) if "token" in (*header.args, *packed) else ""
 
         def value(name: str, code: str = "") -> Any:
             text = token if name == "token" else given[name].replace("{token}", token)
@@ -427,6 +428,8 @@ class Session:
             tag, *values = reply
         else:
             tag, _, packed = reply.partition(b" ")
+            if tag.decode("latin-1") not in fields:
+                return self._unpacked("d*", reply)
             values = _doubles(packed)
         names = fields[tag.decode()]
         return " ".join(

@@ -1,12 +1,12 @@
-"""Batches: acquires of free locks, or releases of locks that no one waits for, in one call of a script.
+"""Batches: acquires of free locks, releases of locks that no one waits for, or admissions by limiters, in one call.
 
-Requests of one kind that leave together, each for another lock, travel in one call. The scripts of batches do only the
-short way of a lock that is plainly free, or that its token holds with an empty queue. For every other name they change
-nothing, and its ordinary call is sent. So a batch promises nothing: any part of its names may have been served, and
-each ordinary call finds by its token what a batch did before it.
+Requests of one kind that leave together, each for another name, travel in one call. The scripts of batches do only the
+short way of a lock that is plainly free, or that its token holds with an empty queue, or of a limiter under one rate
+without waiters. For every other name they change nothing, and its ordinary call is sent. So a batch promises nothing:
+any part of its names may have been served, and each ordinary call finds by its token what a batch did before it.
 
-A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until
-an acquire finds the lock free: a contended lock would only cost a second call, and enter the queue that much later.
+A request that is alone goes the usual way, which is shorter. So does one for a name that a batch has not served, until
+an ordinary call finds it free: a contended name would only cost a second call, and enter the queue that much later.
 
 In a cluster the names of a batch must share a slot, as those of a namespace in braces do.
 """
@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from handfast._engine.constants import TOKEN_SIZE
 from handfast._engine.effects import Call
+from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
 from handfast._engine.script import load
 
@@ -29,10 +30,13 @@ __all__ = ["MOST", "Joinable", "join", "replies", "split"]
 MOST = 64
 """The most names of a batch, which bounds for how long it keeps the server from others. More would gain 1 %."""
 
-ACQUIRE, RELEASE = load("locks_acquire"), load("locks_release")
+ACQUIRE, RELEASE, ADMIT = load("locks_acquire"), load("locks_release"), load("limit_batch")
 
 _LENGTH = b"%c" % TOKEN_SIZE
-"""The length that precedes a token. A call for a token of another size has no ``lock``, and so joins no batch."""
+"""The length that precedes a token. A call for a token of another size has no ``joining``, and so joins no batch."""
+
+COST = slice(8, 16)
+"""Where the record of a limiter's request has the cost."""
 
 _RELEASED = {ord("1"): [b"released", 0]}
 """What permit_release replies where no one waits, as it is read."""
@@ -52,16 +56,16 @@ R = TypeVar("R", bound=Joinable)
 def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) -> tuple[list[R], list[list[R]]]:
     """Return the requests that go alone, in their order, and the batches of the others, each of one slot.
 
-    Of several requests for one lock none joins a batch: they keep their order.
+    Of several requests for one name none joins a batch: they keep their order.
     """
     kinds: defaultdict[object, dict[bytes, R | None]] = defaultdict(dict)
     for request in requests:
         call = request.call
-        lock = call.lock
-        if lock is not None and lock.is_free and not request.again:
-            kind = lock.ttl if call.waiter else b""
+        joining = call.joining
+        if joining is not None and joining.is_free and not request.again:
+            kind = joining.kind if call.waiter else b""
             members = kinds[kind if slot_of is None else (kind, slot_of(call))]
-            key = lock.key
+            key = joining.key
             members[key] = None if key in members else request
     batches: list[list[R]] = []
     for members in kinds.values():
@@ -77,11 +81,14 @@ def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) ->
 
 def join(calls: Sequence[Call]) -> Call:
     """Return one call for all calls of a batch."""
-    first, number = calls[0], len(calls)
-    keys = b"".join([call.lock.key for call in calls if call.lock is not None])
-    if first.waiter and first.lock is not None:
+    first, number, joining = calls[0], len(calls), calls[0].joining
+    keys = b"".join([call.joining.key for call in calls if call.joining is not None])
+    if joining is not None and joining.is_limiter:
+        requests = b"".join([part for call in calls for part in (_LENGTH, call.token, call.wants[COST])])
+        return Call(ADMIT.prefix_for(4 * number, 2), keys + bulk(requests) + joining.kind)
+    if first.waiter and joining is not None:
         names = b"".join([part for call in calls for part in (_LENGTH, call.token, call.caller)])
-        args = keys + bulk(names) + first.lock.ttl
+        args = keys + bulk(names) + joining.kind
         return Call(ACQUIRE.prefix_for(number, 3), args, waiter=first.waiter, wants=first.wants)
     names = b"".join([part for call in calls for part in (_LENGTH, call.token)])
     return Call(RELEASE.prefix_for(number, 1), keys + bulk(names))
@@ -89,6 +96,9 @@ def join(calls: Sequence[Call]) -> Call:
 
 def replies(batch: Call, reply: bytes) -> Iterable[Any]:
     """Return the reply to each call of a batch, as the ordinary script gives it; None or 0 for those that are to go alone."""
+    if batch.prefix.name == ADMIT.name:
+        now, *left = unpack(f"<{len(reply) // 8}d", reply)
+        return [None if one < 0 else b"admitted " + doubles(now, one) for one in left]
     if batch.waiter:
         return map(int, unpack(f"<{len(reply) // 8}d", reply))
     return map(_RELEASED.get, reply)

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, ClassVar, Self
 
 from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE, WAIT_MS
-from handfast._engine.effects import Acknowledgement, Answer, Call, Found, LockPlace, make_call
+from handfast._engine.effects import Acknowledgement, Answer, Call, Found, Joining, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
@@ -129,8 +129,8 @@ class PermitRequest(Request):
 
     __slots__ = (
         "_head",
+        "_joining",
         "_keys",
-        "_lock",
         "_queue",
         "_tail",
         "_try_tail",
@@ -151,7 +151,7 @@ class PermitRequest(Request):
         self._keys = b"".join(keys)
         self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
-        self._lock = LockPlace(keys[0], self._whole_grant) if limit == 1 else None
+        self._joining = Joining(keys[0], self._whole_grant) if limit == 1 else None
         self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
         self._tail = b"\r\n" + self._queue
         self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
@@ -185,7 +185,19 @@ class PermitRequest(Request):
             args = self._keys + bulk(token) + _with_ticket(self._queue, ticket)
             return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
         return make_call(
-            (ACQUIRE.prefix, self._head, token, self._tail, token, self._wants, number, self._lock, False, None, None)
+            (
+                ACQUIRE.prefix,
+                self._head,
+                token,
+                self._tail,
+                token,
+                self._wants,
+                number,
+                self._joining,
+                False,
+                None,
+                None,
+            )
         )
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
@@ -202,7 +214,7 @@ class PermitRequest(Request):
                 token,
                 self._wants,
                 number,
-                self._lock,
+                self._joining,
                 False,
                 None,
                 None,
@@ -213,7 +225,7 @@ class PermitRequest(Request):
         options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
         if options or len(token) != TOKEN_SIZE:
             return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
-        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._lock, False, None, None))
+        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._joining, False, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         args = self._keys + bulk(token) + bulk(ttl_ms)

@@ -25,7 +25,7 @@ __all__ = [
     "Effect",
     "Found",
     "GrantMessage",
-    "LockPlace",
+    "Joining",
     "Park",
     "Steps",
     "Waking",
@@ -37,16 +37,17 @@ __all__ = [
 T = TypeVar("T")
 
 
-class LockPlace:
-    """The batch key of a lock, and whether its last reply found it free."""
+class Joining:
+    """How calls for one name may join a batch, and whether the last reply found the name free."""
 
-    __slots__ = ("is_free", "key", "ttl")
+    __slots__ = ("is_free", "is_limiter", "key", "kind")
 
-    def __init__(self, key: bytes, ttl: bytes) -> None:
+    def __init__(self, key: bytes, kind: bytes, *, is_limiter: bool = False) -> None:
         self.key: bytes = key
-        """The key of its state, packed."""
-        self.ttl: bytes = ttl
-        """The ttl of its leases in ms, packed. It is all that acquires of locks may differ in."""
+        """The keys of the name that the script of batches takes, packed."""
+        self.kind: bytes = kind
+        """What the calls of a batch have in common, packed: the ttl of a lock's leases in ms, or the rate of a limiter."""
+        self.is_limiter: bool = is_limiter
         self.is_free: bool = True
         """Whether it was free when it was last asked for."""
 
@@ -95,8 +96,8 @@ class Call(NamedTuple):
     """The beginning of the record: weight, limit and claim_ms, or the request of a limiter."""
     caller: bytes = b""
     """The next part of the record: the number of the thread or task, packed."""
-    lock: LockPlace | None = None
-    """Where the call may join a batch."""
+    joining: Joining | None = None
+    """Set if the call may join a batch."""
     once: bool = False
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
     acknowledgement: Acknowledgement | None = None
@@ -116,7 +117,7 @@ class Call(NamedTuple):
 
 
 make_call: Callable[
-    [tuple[CommandPrefix, bytes, bytes, bytes, bytes, bytes, bytes, LockPlace | None, bool, None, None]], Call
+    [tuple[CommandPrefix, bytes, bytes, bytes, bytes, bytes, bytes, Joining | None, bool, None, None]], Call
 ] = partial(tuple.__new__, Call)
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 

@@ -7,11 +7,13 @@ from struct import iter_unpack
 from typing import NamedTuple
 
 from handfast._engine.constants import TOKEN_SIZE, WAIT_MS
-from handfast._engine.effects import Call, make_call
+from handfast._engine.effects import Call, Joining, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import double, doubles
 from handfast._engine.records import encode_label
+from handfast._engine.resp import bulk
+from handfast._engine.script import pack
 
 __all__ = ["Limit", "LimitRequest", "read_limits"]
 
@@ -34,7 +36,7 @@ class LimitRequest(ObjectRequest):
     ``rates`` are the caller's own, unless the server has said that others are set.
     """
 
-    __slots__ = ("_enforce", "_own", "_set", "cost", "most", "rates", "timeout")
+    __slots__ = ("_enforce", "_joining", "_own", "_set", "cost", "most", "rates", "timeout")
 
     def __init__(
         self,
@@ -57,6 +59,10 @@ class LimitRequest(ObjectRequest):
             rates=b"".join(doubles(*rate) for rate in self.rates),
             windows=[f"window:{rate.per_ms}" for rate in self.rates],
         )
+        self._joining: Joining | None = None
+        if len(self.rates) == 1 and not set_rates:
+            keys = pack(map(place.key, ("queue", "tombstones", "settings", *self.fixed["windows"])))
+            self._joining = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)
         self.cost: int = cost
         self.timeout: float | None = timeout
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
@@ -83,9 +89,9 @@ class LimitRequest(ObjectRequest):
             return self.call("acquire", token, patience_us=patience_us, ticket=ticket)
         # The same as `call`, written out for speed: the most frequent call of a limiter.
         shape = self._shapes.get("acquire") or self._shaped("acquire")
-        tail = shape.tail % (double(patience_us), double(ticket))
+        tail, joining = shape.tail % (double(patience_us), double(ticket)), None if ticket else self._joining
         return make_call(
-            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", None, False, None, None)
+            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", joining, False, None, None)
         )
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:

@@ -12,6 +12,7 @@ from handfast.testing import FaultProxy, script
 from tests._support.cancelling import session_of, settled
 from tests._support.engine import Engine
 from tests._support.helpers import eventually_async
+from tests._support.limits import LimitScripts
 
 NAMES = [f"n{number}" for number in range(6)]
 
@@ -138,13 +139,13 @@ async def test_a_lock_that_was_not_free_joins_no_batch_until_it_is(hf, proxy, se
     async with AsyncHandfast(server.url) as other, other.lock("n3"):
         leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
         assert leases.pop(3) is None
-        assert [lock._request._lock.is_free for lock in locks] == [name != "n3" for name in NAMES]
+        assert [lock._request._joining.is_free for lock in locks] == [name != "n3" for name in NAMES]
         before = sum(map(ORDINARY["acquire"], proxy.commands))
         assert await locks[3].try_acquire() is None
         assert sum(map(ORDINARY["acquire"], proxy.commands)) == before + 1
         assert await release_all(leases) == [True] * 5
     assert await (await locks[3].try_acquire()).release() is True
-    assert locks[3]._request._lock.is_free
+    assert locks[3]._request._joining.is_free
 
 
 async def test_at_maxmemory_who_holds_goes_on_and_who_is_new_is_refused(hf, proxy, raw):
@@ -223,3 +224,66 @@ async def test_many_more_locks_than_fit_into_one_batch(hf, proxy, raw):
         assert await release_all(leases) == [True] * 300
         assert len(proxy.commands) - seen < 20
     assert session_of(hf).is_idle
+
+
+# --- limiters
+
+ADMIT, ALONE = script("limit_batch"), script("limit_acquire")
+
+
+def admit_all(hf, rate="2/h", **options):
+    return asyncio.gather(*(hf.limiter(name, rate).try_acquire(**options) for name in NAMES))
+
+
+def used(raw):
+    """Return how much each limiter has admitted."""
+    return [LimitScripts(raw, (2, 3_600_000), name=name).used() for name in NAMES]
+
+
+async def test_admissions_of_many_limiters_travel_in_one_call(hf, proxy, raw):
+    assert [one.remaining for one in await admit_all(hf)] == [1] * len(NAMES)
+    assert [one.remaining for one in await admit_all(hf, cost=1)] == [0] * len(NAMES)
+    calls = [command for command in proxy.commands if ALONE(command)]
+    assert any(map(ADMIT, proxy.commands))
+    assert len(calls) < len(NAMES), "the first request of a turn leaves at once"
+    assert [one.admitted for one in await admit_all(hf)] == [False] * len(NAMES)
+    assert used(raw) == [2] * len(NAMES)
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_an_admission_whose_batch_is_lost_counts_once(hf, proxy, raw, what):
+    fault = getattr(proxy, what)(ADMIT)
+    assert all(one.admitted for one in await admit_all(hf))
+    assert fault.happened == 1
+    assert used(raw) == [1] * len(NAMES)
+
+
+async def test_a_batch_of_limiters_that_arrives_again_when_all_is_given_back_admits_nothing(hf, proxy, raw):
+    late = []
+    fault = proxy.before(ADMIT, late.append, times=1)
+    proxy.lose_request(ADMIT)
+    admissions = await admit_all(hf)
+    assert fault.happened == 1
+    for one in admissions:
+        await one.settle(cost=0)
+    raw.execute_command(late[0].name, *late[0].args, NEVER_DECODE=True)
+    assert used(raw) == [0] * len(NAMES)
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_a_connection_that_is_cut_at_any_byte_of_a_batch_of_limiters(hf, proxy, raw, part):
+    for count in range(part * 300, (part + 1) * 300, 53):
+        raw.flushall()
+        fault = proxy.cut_after(count, "to server")
+        assert all(one.admitted for one in await admit_all(hf))
+        fault.clear()
+        assert used(raw) == [1] * len(NAMES)
+
+
+async def test_limiters_under_several_rates_or_set_rates_go_alone(hf, proxy, raw):
+    await asyncio.gather(*(hf.limiter(name, ["5/s", "9/min"]).try_acquire() for name in NAMES))
+    await hf.limiter(NAMES[0], "2/h").resize("2/h")
+    await admit_all(hf)
+    assert await hf.limiter(NAMES[0], "2/h").try_acquire()
+    sent = [command for command in proxy.commands if ADMIT(command)]
+    assert all(b"window:1000" not in b" ".join(command.args) for command in sent)

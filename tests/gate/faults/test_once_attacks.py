@@ -177,7 +177,7 @@ async def test_an_error_tells_nothing_of_how_a_record_was_found(here):
             raise ValueError("first")
     with pytest.raises(NotCompleted) as raised:
         await once.acquire()
-    assert raised.value.__suppress_context__
+    assert raised.value.__context__ is None
 
 
 async def test_a_run_that_is_done_can_be_entered(here):

@@ -94,7 +94,7 @@ def test_an_acquire_joins_a_try():
 
 def test_what_was_sent_before_and_what_tasks_contend_for_goes_alone():
     taken = lock("c")
-    taken.acquire(full(b"")).lock.is_free = False
+    taken.acquire(full(b"")).joining.is_free = False
     rows = [Request(lock(name).acquire(full(name.encode()))) for name in "abd"] + [Request(taken.acquire(full(b"c")))]
     rows[0].again = True
     alone, (batch,) = split(rows)
@@ -143,7 +143,7 @@ def test_a_call_says_the_same_for_a_token_of_any_size(size):
     assert words(one.release(token))[2:] == [b"2", *keys, token]
     assert words(one.confirm(token))[2:] == [b"2", *keys, token, b"60000"]
     for call in (one.acquire(token), one.try_acquire(token), one.release(token)):
-        assert (call.lock is not None) == (size == TOKEN_SIZE)
+        assert (call.joining is not None) == (size == TOKEN_SIZE)
 
 
 def test_the_replies_are_those_of_the_ordinary_scripts():

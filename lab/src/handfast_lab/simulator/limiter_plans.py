@@ -34,6 +34,12 @@ class LimiterDrawing(Drawing):
         self.pausing = self._one((0.0, 0.0, 0.05, 0.2))
         self.resizing = self._one((0.0, 0.0, 0.0, 0.05, 0.2))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
+        self.at_once = len(self.names) > 1 and self.tempo <= 0.001 and not self.freezing
+        """Whether many callers of a client ask at the same moment for different limiters, and so travel in batches."""
+        if self.at_once:
+            self.names = ("a", "b", "c", "d")
+            self.rates = dict.fromkeys(self.names, self._rates(1))
+            self.others = dict.fromkeys(self.names, self._rates(1))
 
     def plan(self) -> Plan:
         """Return the plan."""
@@ -65,11 +71,11 @@ class LimiterDrawing(Drawing):
             response_timeout=self._one((0.3, 1.0, 5.0)),
             offset=1e5 * chance(),
             lagging=self._one((0.0, 0.0, 0.1, 0.5)),
-            callers=[self._caller() for _ in range(self._one((1, 2, 2, 3, 4)))],
+            callers=[self._caller() for _ in range(self._one((1, 2, 2, 3, 4)) + 4 * self.at_once)],
         )
 
     def _caller(self) -> list[Order]:
-        orders = [self._order() for _ in range(self._one((1, 2, 2, 3, 5)))]
+        orders = [self._order() for _ in range(self._one((1, 2, 2, 3, 5)) + 3 * self.at_once)]
         if self._chance() < 0.04:
             orders.append(Order("close", orders[-1].target, self._seconds(2)))
         return orders
@@ -82,6 +88,8 @@ class LimiterDrawing(Drawing):
         cost = 1 + int(chance() * most) if chance() < self.weighted else 1
         target = Target("limiter", (name,), 0, False, "raise", weight=cost, rates=rates, max_waiters=self.max_waiters)
         pause = self._seconds(4.0 if self.freezing else rates[0][1] / 500)
+        if self.at_once and chance() < 0.7:
+            pause = 0.0
         if chance() < 0.03:
             return Order("status", target, pause)
         if chance() < self.pausing:

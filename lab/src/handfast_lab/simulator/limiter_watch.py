@@ -5,8 +5,10 @@ A token has ended when its caller was not admitted, or gave the admission back. 
 
 from __future__ import annotations
 
+from struct import iter_unpack
 from typing import Any
 
+from handfast._engine import batches
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.links import Command
@@ -19,6 +21,7 @@ __all__ = ["LimiterWatch"]
 _ACQUIRE, _INSPECT, _PAUSE, _RESIZE, _SETTLE = (
     b"limit_" + verb for verb in (b"acquire", b"inspect", b"pause", b"resize", b"settle")
 )
+_ADMIT = batches.ADMIT.name.encode()
 
 
 class LimiterWatch(Watch):
@@ -45,7 +48,13 @@ class LimiterWatch(Watch):
         if name in (_INSPECT, _PAUSE, _RESIZE):
             return
         if is_cut:
-            self._entered.add(token)
+            self._entered.update(command.tokens)
+        elif name == _ADMIT:
+            left = iter_unpack("<d", frame)  # type: ignore[arg-type]  # bytes
+            next(left)
+            for one, (admits,) in zip(command.tokens, left, strict=True):
+                if admits >= 0:
+                    self._has_entered(one, b"admitted")
         else:
             self._answered_with(command, read_reply(frame))
 
@@ -57,15 +66,18 @@ class LimiterWatch(Watch):
         elif tag in (b"admitted", b"queued"):
             if tag == b"queued" and command.ticket not in (None, numbers[3]):
                 self.find(f"L2: {token.decode()} is queued at {numbers[3]}, and its place was {command.ticket}")
-            if self._network.out_of_memory and token not in self._entered:
-                self.find(f"invariant 11: {token.decode()} is {tag.decode()} at maxmemory")
-            self._entered.add(token)
+            self._has_entered(token, tag)
+
+    def _has_entered(self, token: bytes, tag: bytes) -> None:
+        if self._network.out_of_memory and token not in self._entered:
+            self.find(f"invariant 11: {token.decode()} is {tag.decode()} at maxmemory")
+        self._entered.add(token)
 
     @staticmethod
     def _takes(command: Command) -> bool:
         """Whether it asks for something, and does not give it back: the first argument tells."""
         name, first = command.name, command.token
-        return name == _ACQUIRE or (name == _PAUSE and any(first)) or (name == _RESIZE and first == b"1")
+        return name in (_ACQUIRE, _ADMIT) or (name == _PAUSE and any(first)) or (name == _RESIZE and first == b"1")
 
     @staticmethod
     def _costs_nothing(command: Command) -> bool:

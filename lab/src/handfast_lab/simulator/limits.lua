@@ -593,16 +593,70 @@ function watch.begin(tags, periods)
   end
 end
 
--- Check a limiter after a call, or after what it did until it was cut off. Return the violations as text, or nothing.
+-- Check a limiter after a call, or after what the call did until it was cut off.
+local function check(name, script, caller, request, settling, reply, is_cut, now, true_now)
+  name.was_cut = name.was_cut or is_cut
+  name.has_stepped = name.has_stepped or now - true_now < name.offset
+  name.offset = now - true_now
+  if reply and reply[1] == 'admitted' then
+    name.was_told[caller] = true
+  end
+  if request.wait_ms and not is_cut and not (reply and reply[1] == 'rates') then
+    name.waits_until[caller] = true_now + request.wait_ms * 1000
+  elseif settling and (settling.new_cost == 0 or settling.copies == 1) and not is_cut then
+    name.over_until[caller] = true_now + TOMBSTONE_US
+  end
+  local was_admitted = name.ledgers_have(caller)
+  local state = look(name, now)
+  for token, waiter in pairs(state.waiters) do
+    local its = requests[token] -- its latest may have changed nothing: it was cut off, or has been told other rates
+    its.text, its.rates, its.follows = waiter.rates, read_rates(waiter.rates), waiter.follows
+  end
+  check_messages(name, state, now)
+  local new = compare(name, state, script, caller, settling, is_cut, now, true_now)
+  check_admissions(name, state, new, caller, settling, reply, is_cut, now, true_now)
+  check_queue(name, state, new, caller, request.ticket or 0, settling, is_cut, now)
+  check_sums(name, state)
+  check_ttls(name, state, now, true_now)
+  if not is_cut then
+    check_served(name, state, request, reply, caller, was_admitted, now)
+    if not settling then
+      local other = next(new)
+      local serves_others = other ~= nil and (other ~= caller or next(new, other) ~= nil)
+      check_reply(name, state, request, reply, caller, serves_others, now)
+      check_redated(name, state, request, reply, now)
+      check_frozen(name, state, request, reply, caller, now, true_now)
+      check_dead(name, state, request, reply, caller, now)
+    end
+  end
+  name.before = state
+end
+
+-- Check the limiters of a batch. One that did not admit is as it was, which the next call finds.
+local function check_batch(script, keys, argv, reply, is_cut, now, true_now)
+  local at, text = 1, argv[2]
+  for i = 1, #keys / 4 do
+    local token, cost, left
+    token, cost, at = unpack_doubles('<Bc0d', argv[1], at)
+    left = not is_cut and unpack_doubles('<d', reply, 8 * i + 1)
+    local name = by_key[keys[4 * i - 3]]
+    if name and (is_cut or left >= 0) then
+      local request = {cost = cost, text = text, rates = read_rates(text), ticket = 0, max_waiters = math.huge, patience_us = 0}
+      requests[token] = request
+      check(name, script, token, request, nil, not is_cut and {'admitted', now, left} or nil, is_cut, now, true_now)
+    end
+  end
+end
+
+-- Check what a call has done, or what it did until it was cut off. Return the violations as text, or nothing.
 function watch.after(script, is_cut, now, true_now)
   complaints = {}
   local keys, argv, reply = server.last()
   local name = by_key[keys[1]]
-  if name and script ~= 'limit_inspect' then
+  if script == 'limit_batch' then
+    check_batch(script, keys, argv, reply, is_cut, now, true_now)
+  elseif name and script ~= 'limit_inspect' then
     reply = not is_cut and read_reply(reply) or nil
-    name.was_cut = name.was_cut or is_cut
-    name.has_stepped = name.has_stepped or now - true_now < name.offset
-    name.offset = now - true_now
     local caller, settling, request = argv[1], nil, nil
     if script == 'limit_settle' then
       settling = read_settling(argv)
@@ -615,38 +669,7 @@ function watch.after(script, is_cut, now, true_now)
       request = read_request(argv)
       requests[caller] = request
     end
-    if reply and reply[1] == 'admitted' then
-      name.was_told[caller] = true
-    end
-    if request.wait_ms and not is_cut and not (reply and reply[1] == 'rates') then
-      name.waits_until[caller] = true_now + request.wait_ms * 1000
-    elseif settling and (settling.new_cost == 0 or settling.copies == 1) and not is_cut then
-      name.over_until[caller] = true_now + TOMBSTONE_US
-    end
-    local was_admitted = name.ledgers_have(caller)
-    local state = look(name, now)
-    for token, waiter in pairs(state.waiters) do
-      local its = requests[token] -- its latest may have changed nothing: it was cut off, or has been told other rates
-      its.text, its.rates, its.follows = waiter.rates, read_rates(waiter.rates), waiter.follows
-    end
-    check_messages(name, state, now)
-    local new = compare(name, state, script, caller, settling, is_cut, now, true_now)
-    check_admissions(name, state, new, caller, settling, reply, is_cut, now, true_now)
-    check_queue(name, state, new, caller, request.ticket or 0, settling, is_cut, now)
-    check_sums(name, state)
-    check_ttls(name, state, now, true_now)
-    if not is_cut then
-      check_served(name, state, request, reply, caller, was_admitted, now)
-      if not settling then
-        local other = next(new)
-        local serves_others = other ~= nil and (other ~= caller or next(new, other) ~= nil)
-        check_reply(name, state, request, reply, caller, serves_others, now)
-        check_redated(name, state, request, reply, now)
-        check_frozen(name, state, request, reply, caller, now, true_now)
-        check_dead(name, state, request, reply, caller, now)
-      end
-    end
-    name.before = state
+    check(name, script, caller, request, settling, reply, is_cut, now, true_now)
   end
   if complaints[1] then
     return table.concat(complaints, '; ')

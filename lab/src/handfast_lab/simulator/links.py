@@ -12,7 +12,7 @@ from handfast_lab.simulator.world import Process, World
 
 __all__ = ["SPARE", "Command", "Link", "LinkEnd", "Wires"]
 
-SPARE = {batches.ACQUIRE.name.encode(): 8, batches.RELEASE.name.encode(): 0}
+SPARE = {one.name.encode(): spare for one, spare in ((batches.ACQUIRE, 8), (batches.RELEASE, 0), (batches.ADMIT, 8))}
 """How many bytes follow each token in the first argument of a batch."""
 
 

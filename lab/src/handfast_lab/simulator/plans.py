@@ -21,7 +21,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 11
+VERSION = 12
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)

@@ -326,6 +326,22 @@ PLANTED = (
     ),
     # --- batches
     Planted(
+        "a batch admits past those who wait",
+        "limit_batch",
+        "redis.call('EXISTS', queue, tombstones, settings) == 0",
+        "redis.call('EXISTS', tombstones, settings) == 0",
+        "newcomers take what is free from the first waiter of a limiter",
+        kind="limiter",
+    ),
+    Planted(
+        "a batch admits by the sum of what has lapsed as well",
+        "limit_batch",
+        "used = used - costs_of(redis.call('ZRANGE', window, 1, lapsed))",
+        "used = 0",
+        "a limiter admits more than its rate where anything has lapsed",
+        kind="limiter",
+    ),
+    Planted(
         "a name that a batch has not released counts as released",
         "handfast._engine.batches",
         "    return map(_RELEASED.get, reply)\n",
@@ -378,10 +394,10 @@ PLANTED = (
     Planted(
         "the driver expects no reply to a cancelled request",
         "handfast._drivers.aio.session",
-        "                    self._on_reply(request, frame)\n",
-        "                    while sent and request.future.done() and not isinstance(sent[0], PendingBatch):\n"
-        "                        request = sent.popleft()\n"
-        "                    self._on_reply(request, frame)\n",
+        "                    self.deliver(request, frame)\n",
+        "                    while due and request.future.done() and not isinstance(due[0], Aside):\n"
+        "                        request = due.popleft()\n"
+        "                    self.deliver(request, frame)\n",
         "the reply to a cancelled request is taken for the reply to the next one",
     ),
     # --- scripts that are cut off

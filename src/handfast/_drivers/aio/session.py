@@ -267,8 +267,8 @@ class Session:
             self._connection.tries = 0
             if call.waiter:
                 self.inbox.register(call.waiter)
-                if call.lock is not None:
-                    call.lock.is_free = type(frame) is int
+                if call.joining is not None:
+                    call.joining.is_free = type(frame) is int or frame[:8] == b"admitted"
             answer = make_answer((request.sent_at, frame, request.again, replicas))
             if request.on_answer is not None:
                 request.on_answer(answer)
@@ -284,8 +284,8 @@ class Session:
         if type(frame) is not ErrorReply:
             for request, reply in zip(batch.calls, replies(batch.call, frame), strict=True):
                 if not reply:
-                    if request.call.lock is not None:
-                        request.call.lock.is_free = False
+                    if request.call.joining is not None:
+                        request.call.joining.is_free = False
                     self._outbox.append(request)
                 else:
                     self.deliver(request, reply)

@@ -15,18 +15,7 @@
 local windows = {}
 local lapsed_left = false -- whether there is more that has lapsed than one call drops
 
--- The cost is the last word of a member.
-local function cost_of(member)
-  return string.match(member, '%d+$')
-end
-
-local function costs_of(members)
-  local sum = 0
-  for _, member in ipairs(members) do
-    sum = sum + cost_of(member)
-  end
-  return sum
-end
+-- @include costs
 
 -- A window that is empty has no sum, and no key.
 local function save_sum(window)
