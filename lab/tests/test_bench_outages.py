@@ -8,7 +8,7 @@ import pytest
 
 from handfast_lab.bench.outages import CALLS, OUTAGES, measure_asyncio, measure_sync
 
-ERRORS = {"refused": "ConnectionError", "read-only": "ServerRefused", "redirecting": "ServerRefused"}
+ERRORS = {"refused": "ConnectionError", "read-only": "ServerRefused"}
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -5,8 +5,7 @@
 
 Every outage begins after the client has used its server, which is one of its own. A call is made in both APIs, the sync
 ones in threads at the same moment, each with a client of its own. The servers are real: one is killed, one is stopped,
-one runs a script that does not end, one becomes a replica and loads the data of its primary or has none, and one is a
-node of a cluster that gives its slots away.
+one runs a script that does not end, and one becomes a replica and loads the data of its primary or has none.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ __all__ = ["CALLS", "OUTAGES", "main"]
 
 TIMEOUT_S = 2.0
 """The timeout of calls that are given one, in seconds."""
-
-SLOTS = 16384
 
 
 @contextlib.contextmanager
@@ -90,41 +87,12 @@ def read_only() -> Iterator[tuple[ServerController, Callable[[], object]]]:
         yield server, lambda: server.admin.replicaof("127.0.0.1", free_port())
 
 
-@contextlib.contextmanager
-def redirecting() -> Iterator[tuple[ServerController, Callable[[], object]]]:
-    """The server is a node of a cluster and gives its slots to another node."""
-    ports = free_port(), free_port()
-    options = ("--cluster-enabled", "yes", "--port")
-
-    def cluster(node: ServerController, *words: str | int) -> Any:
-        return node.admin.execute_command("CLUSTER", *words)  # type: ignore[no-untyped-call]
-
-    def begin() -> None:
-        there = cluster(other, "MYID")
-        for namespace in ("probe", *NAMESPACES["sync"], *NAMESPACES["asyncio"]):
-            for name in ("free", "held"):
-                key = KeySet(namespace, "lock", name).key("state")
-                slot = cluster(server, "KEYSLOT", key)
-                server.admin.delete(key, KeySet(namespace, "lock", name).key("tokens"))
-                cluster(server, "SETSLOT", slot, "NODE", there)
-        until_answer(server, "MOVED")
-
-    with ServerController(*options, str(ports[0])) as server, ServerController(*options, str(ports[1])) as other:
-        cluster(server, "ADDSLOTSRANGE", 0, SLOTS - 1)
-        cluster(other, "MEET", "127.0.0.1", ports[0])
-        give_up_at = time.monotonic() + 20
-        while int(server.admin.cluster("INFO")["cluster_known_nodes"]) < len(ports) and time.monotonic() < give_up_at:
-            time.sleep(0.05)
-        yield server, begin
-
-
 OUTAGES = {
     "refused": refused,
     "hung": hung,
     "busy": busy,
     "loading": loading,
     "read-only": read_only,
-    "redirecting": redirecting,
 }
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
