@@ -258,7 +258,7 @@ class LimiterStatus:
 
 @dataclass(frozen=True, slots=True)
 class LatchStatus:
-    """How far a latch has come, at one instant of the server.
+    """The parts of a latch that are done, at an instant of the server.
 
     Attributes:
         done: The parts done, in the order in which they were done; at most the first 1,000.

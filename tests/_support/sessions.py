@@ -25,7 +25,7 @@ START_US = 1_700_000_000_123_456
 """The time of ``@0``."""
 
 QUEUED, FINISHED = -(2**52), 2**52
-"""What a script adds to a ticket and to the end of a tombstone, for the score among the tokens of a lease."""
+"""Added to a ticket, and to the end of a tombstone, for the score among the tokens of a lease."""
 
 MANY = 20
 """More items of a value are counted instead of shown."""

@@ -1,4 +1,4 @@
-"""Layer 6, the API: signatures, docstrings, and one call of the driver in each.
+"""Layer 6, the API: signatures and docstrings; each method calls the driver.
 
 ``sync`` is generated from ``aio``, but for the ``with`` blocks of `scope`.
 """

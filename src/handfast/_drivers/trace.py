@@ -1,8 +1,8 @@
 """Show each call and each reply, for those who debug the wire: DEBUG of the logger ``handfast.wire``.
 
 ``HANDFAST_TRACE=1`` sets that level and prints the records to standard error. Keys, tags and numbers are shown. All
-other texts are masked, since tokens and results are among them. It is looked at when a connection is made, so that a
-call costs nothing more without it.
+other texts are masked, since tokens and results are among them. A session reads the level when it is made, so that
+without DEBUG a call costs nothing more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 
 def configure(environ: Mapping[str, str]) -> None:
-    """Have all printed if ``HANDFAST_TRACE`` is set, and is not 0."""
+    """Print all records if ``HANDFAST_TRACE`` is set, and is not 0."""
     if environ.get("HANDFAST_TRACE", "0") not in ("", "0"):
         wire_log.setLevel(DEBUG)
         wire_log.propagate = False
@@ -42,12 +42,12 @@ def configure(environ: Mapping[str, str]) -> None:
 
 
 def new_exchange(connector: Connector) -> Exchange:
-    """Return the exchange of a session: one that is traced if the logger has DEBUG."""
+    """Return the exchange of a session, which is traced if the logger has DEBUG."""
     return _Traced(connector) if wire_log.isEnabledFor(DEBUG) else Exchange(connector)
 
 
 class _Traced(Exchange):
-    """Logs what is sent and what comes."""
+    """Logs all calls, and the frames of the server."""
 
     __slots__ = ("_address", "_number")
 
@@ -101,7 +101,7 @@ def _more(args: list[bytes]) -> str:
 
 def _frame_shown(frame: Any) -> str:
     if isinstance(frame, ErrorReply):
-        return f"error {frame}"
+        return f"error {frame.partition(', with args')[0]}"  # the server quotes arguments behind that
     if isinstance(frame, Push):
         match parse_message(frame):
             case None:

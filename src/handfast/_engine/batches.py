@@ -1,12 +1,13 @@
-"""Batches: acquires of free locks, releases of locks that no one waits for, or admissions by limiters, in one call.
+"""Batches: acquires of free locks, releases of locks without waiters, or admissions by limiters, in a single call.
 
-Requests of one kind that leave together, each for another name, travel in one call. The scripts of batches do only the
-short way of a lock that is plainly free, or that its token holds with an empty queue, or of a limiter under one rate
-without waiters. For every other name they change nothing, and its ordinary call is sent. So a batch promises nothing:
-any part of its names may have been served, and each ordinary call finds by its token what a batch did before it.
+Requests of the same kind that leave together, each for another name, travel in a batch. The scripts of batches do only
+the short way: of a lock that is plainly free, of a lock that the token holds with an empty queue, or of a limiter with
+a single rate and without waiters. For every other name the script changes nothing, and the session sends the ordinary
+call. So a batch promises nothing: any part of the names may have been served, and each ordinary call finds by the token
+whether the batch has served the name.
 
-A request that is alone goes the usual way, which is shorter. So does one for a name that a batch has not served, until
-an ordinary call finds it free: a contended name would only cost a second call, and enter the queue that much later.
+A single request goes the usual way, which is shorter. So does a request for a name that a batch has not served, until
+an ordinary call finds the name free: a contended name would only cost a second call, and enter the queue later.
 
 In a cluster the names of a batch must share a slot, as those of a namespace in braces do.
 """
@@ -56,7 +57,7 @@ R = TypeVar("R", bound=Joinable)
 def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) -> tuple[list[R], list[list[R]]]:
     """Return the requests that go alone, in their order, and the batches of the others, each of one slot.
 
-    Of several requests for one name none joins a batch: they keep their order.
+    Several requests for the same name go alone: they keep their order.
     """
     kinds: defaultdict[object, dict[bytes, R | None]] = defaultdict(dict)
     for request in requests:

@@ -116,7 +116,7 @@ class Request(ABC):
         """Undo an acquire, whatever it has reached."""
 
     def found(self, tag: bytes, *fields: Any) -> Found | None:  # noqa: ARG002 -- for `once`
-        """Return what a reply brings in place of a lease; None if nothing."""
+        """Return the record that a reply brings in place of a lease; None if there is none."""
         return None
 
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
@@ -129,7 +129,7 @@ class PermitRequest(Request):
 
     __slots__ = (
         "_head",
-        "_joining",
+        "_join",
         "_keys",
         "_queue",
         "_tail",
@@ -151,7 +151,7 @@ class PermitRequest(Request):
         self._keys = b"".join(keys)
         self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
-        self._joining = Joining(keys[0], self._whole_grant) if limit == 1 else None
+        self._join = Joining(keys[0], self._whole_grant) if limit == 1 else None
         self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
         self._tail = b"\r\n" + self._queue
         self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
@@ -185,19 +185,7 @@ class PermitRequest(Request):
             args = self._keys + bulk(token) + _with_ticket(self._queue, ticket)
             return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
         return make_call(
-            (
-                ACQUIRE.prefix,
-                self._head,
-                token,
-                self._tail,
-                token,
-                self._wants,
-                number,
-                self._joining,
-                False,
-                None,
-                None,
-            )
+            (ACQUIRE.prefix, self._head, token, self._tail, token, self._wants, number, self._join, False, None, None)
         )
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
@@ -214,7 +202,7 @@ class PermitRequest(Request):
                 token,
                 self._wants,
                 number,
-                self._joining,
+                self._join,
                 False,
                 None,
                 None,
@@ -225,7 +213,7 @@ class PermitRequest(Request):
         options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
         if options or len(token) != TOKEN_SIZE:
             return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
-        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._joining, False, None, None))
+        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._join, False, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         args = self._keys + bulk(token) + bulk(ttl_ms)

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Joining:
-    """How calls for one name may join a batch, and whether the last reply found the name free."""
+    """How calls for a name join a batch, and whether the last reply found the name free."""
 
     __slots__ = ("is_free", "is_limiter", "key", "kind")
 
@@ -46,7 +46,7 @@ class Joining:
         self.key: bytes = key
         """The keys of the name that the script of batches takes, packed."""
         self.kind: bytes = kind
-        """What the calls of a batch have in common, packed: the ttl of a lock's leases in ms, or the rate of a limiter."""
+        """Equal for all calls of a batch, packed: the ttl of a lock's leases in ms, or the rate of a limiter."""
         self.is_limiter: bool = is_limiter
         self.is_free: bool = True
         """Whether it was free when it was last asked for."""
@@ -177,7 +177,7 @@ class GrantMessage(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an acquire found in place of a lease: the record of an earlier run, for a key of `once`."""
+    """The record of an earlier run, which an acquire for a key of `once` may find in place of a lease."""
 
     outcome: Literal["begun", "done", "failed", "unstored"]
     """As in lua/lib/outcome.lua."""

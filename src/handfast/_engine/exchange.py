@@ -1,11 +1,11 @@
-"""The wire of one connection at a time, without I/O: bytes for calls, and what each frame ends.
+"""The wire of a connection, without I/O: bytes for calls, and the call for which each frame is the reply.
 
 A session decides when to write and whom to wake. The exchange knows which replies are due, and in which order: a server
 replies in the order of the commands, but sends a push in place of the reply to a subscription. It also knows the owner
 text of the callers who wait, and the sharded inboxes of the connection.
 
-A call on its way is any object with the fields of `Sending`. A session keeps one in ``due`` from the write to the
-reply, or reads the reply itself: a frame that is no push, while nothing is due, is the reply to that call.
+A call on its way is any object with the fields of `Sending`. A session keeps the call in ``due`` from the write to
+the reply, or reads the reply itself: a frame that is no push, while nothing is due, is the reply to the call at hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Aside", "Called", "Exchange", "Link", "Sending", "User"]
 
 
 class Link(Protocol):
-    """What an exchange has to know of the server, and finds out."""
+    """Facts about the server that an exchange reads, and finds out."""
 
     heard: bool
     """Whether a message ever came through."""
@@ -44,8 +44,8 @@ class Link(Protocol):
 class User(Protocol):
     """The session whose exchange it is. It is passed with each frame, since the exchange holds no reference to it."""
 
-    def deliver(self, one: Any, frame: Any, replicas: int) -> object:
-        """Take the reply to a call in ``due``, and how many replicas have what it wrote."""
+    def deliver(self, sending: Any, frame: Any, replicas: int) -> object:
+        """Take the reply to a call in ``due``, and the number of replicas that have the writes of the call."""
 
     def on_message(self, message: Message) -> object:
         """Take the grant of a token, or the reason of a revocation."""
@@ -84,7 +84,7 @@ class Called:
 class Aside:
     """A reply that is due to no single call, such as that of the probe of a new connection.
 
-    ``calls`` have no reply of their own as long as this one is due.
+    ``calls`` have no reply of their own as long as this reply is due.
     """
 
     __slots__ = ("calls",)
@@ -122,7 +122,7 @@ class _Hook(Aside):
 
 
 class Exchange:
-    """What one connection has sent and has no reply yet."""
+    """The calls of a connection without a reply, in order."""
 
     __slots__ = ("_link", "_shards", "due", "owner")
 
@@ -163,29 +163,29 @@ class Exchange:
     def send(self, calls: Sequence[Sending], *, together: bool = False) -> bytes:
         """Return the bytes of calls on their way, and expect their replies.
 
-        ``together``: they wait for replicas, with one barrier behind them. All replies are delivered after that of the
+        ``together``: they wait for replicas, with sending barrier behind them. All replies are delivered after that of the
         barrier; if it is an error, all calls get that.
         """
         parts: list[bytes] = []
         frames: list[Any] = []
         keep = _Hook(lambda frame, _user: frames.append(frame))
-        for one in calls:
-            if one.asking:
-                parts.append(self.ask(one))
-            self.due.append(keep if together else one)
-            parts += self.pack(one.call, by_source=one.by_source)
+        for sending in calls:
+            if sending.asking:
+                parts.append(self.ask(sending))
+            self.due.append(keep if together else sending)
+            parts += self.pack(sending.call, by_source=sending.by_source)
         if together:
-            parts.append(widest([one.call for one in calls]).barrier)
+            parts.append(widest([sending.call for sending in calls]).barrier)
             self.due += (keep, _Hook(partial(self._on_barrier, calls, frames), calls))
         return b"".join(parts)
 
-    def ask(self, one: Sending) -> bytes:
+    def ask(self, sending: Sending) -> bytes:
         """Return `ASKING`, which goes before that call."""
-        self.due.append(_Hook(partial(self._on_asked, one)))
+        self.due.append(_Hook(partial(self._on_asked, sending)))
         return ASKING
 
     def confirm(self, call: Call, sent_at: float, pending: Any = None) -> tuple[bytes, Confirmation]:
-        """Return the bytes of the confirmation of a grant, and what takes its reply."""
+        """Return the bytes of the confirmation of a grant, and the `Confirmation` that takes the reply."""
         confirmation, by_source = Confirmation(pending), self._link.confirms_in_full
 
         def take(frame: Any, _user: User) -> None:
@@ -213,13 +213,13 @@ class Exchange:
             self.take_push(frame, user)
         elif not self.due:
             raise ConnectionError(f"the server sent a reply without a request: {frame!r:.100}")
-        elif isinstance(one := self.due.popleft(), Aside):
-            one.take(frame, user)
+        elif isinstance(entry := self.due.popleft(), Aside):
+            entry.take(frame, user)
         else:
-            user.deliver(one, frame, 0)
+            user.deliver(entry, frame, 0)
 
     def take_push(self, frame: Push, user: User) -> None:
-        """Take a message, or what the server says of a sharded inbox. Other pushes say nothing."""
+        """Take a message, or news about a sharded inbox. Other pushes say nothing."""
         message = parse_message(frame)
         if message is not None:
             if not self._link.heard:
@@ -237,29 +237,29 @@ class Exchange:
         """Expect no reply any more: the connection is gone. Return the calls that have none, in order."""
         calls: list[Any] = []
         while self.due:
-            one = self.due.popleft()
-            if isinstance(one, Aside):
-                calls += one.calls
-                one.lost()
+            entry = self.due.popleft()
+            if isinstance(entry, Aside):
+                calls += entry.calls
+                entry.lost()
             else:
-                calls.append(one)
+                calls.append(entry)
         return calls
 
-    def _on_asked(self, one: Sending, frame: Any, _user: User) -> None:
+    def _on_asked(self, sending: Sending, frame: Any, _user: User) -> None:
         """Take the reply to `ASKING`. If it is an error, the call behind it gets that in place of its own."""
         if type(frame) is ErrorReply:
             behind = self.due[0]
             if isinstance(behind, Aside):  # it keeps the reply for the barrier
                 self.due[0] = _Hook(lambda _frame, user: behind.take(frame, user))
             else:
-                self.due[0] = _Hook(lambda _frame, user: user.deliver(one, frame, 0), [one])
+                self.due[0] = _Hook(lambda _frame, user: user.deliver(sending, frame, 0), [sending])
 
     def _on_barrier(self, calls: Sequence[Any], frames: list[Any], count: Any, user: User) -> None:
         *replies, published = frames
-        refusal = next((one for one in (published, count) if type(one) is ErrorReply), None)
-        for one, reply in zip(calls, replies, strict=True):
+        refusal = next((error for error in (published, count) if type(error) is ErrorReply), None)
+        for sending, reply in zip(calls, replies, strict=True):
             failure = reply if type(reply) is ErrorReply else refusal
-            user.deliver(one, *((reply, count) if failure is None else (failure, 0)))
+            user.deliver(sending, *((reply, count) if failure is None else (failure, 0)))
 
     def _on_refused(self, slot: int, frame: Any, _user: User) -> None:
         if self._shards is not None:

@@ -36,7 +36,7 @@ class LimitRequest(ObjectRequest):
     ``rates`` are the caller's own, unless the server has said that others are set.
     """
 
-    __slots__ = ("_enforce", "_joining", "_own", "_set", "cost", "most", "rates", "timeout")
+    __slots__ = ("_enforce", "_join", "_own", "_set", "cost", "most", "rates", "timeout")
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class LimitRequest(ObjectRequest):
             rates=b"".join(doubles(*rate) for rate in self.rates),
             windows=[f"window:{rate.per_ms}" for rate in self.rates],
         )
-        self._joining: Joining | None = None
+        self._join: Joining | None = None
         if len(self.rates) == 1 and not set_rates:
             keys = pack(map(place.key, ("queue", "tombstones", "settings", *self.fixed["windows"])))
-            self._joining = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)
+            self._join = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)
         self.cost: int = cost
         self.timeout: float | None = timeout
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
@@ -89,7 +89,7 @@ class LimitRequest(ObjectRequest):
             return self.call("acquire", token, patience_us=patience_us, ticket=ticket)
         # The same as `call`, written out for speed: the most frequent call of a limiter.
         shape = self._shapes.get("acquire") or self._shaped("acquire")
-        tail, joining = shape.tail % (double(patience_us), double(ticket)), None if ticket else self._joining
+        tail, joining = shape.tail % (double(patience_us), double(ticket)), None if ticket else self._join
         return make_call(
             (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", joining, False, None, None)
         )

@@ -79,7 +79,7 @@ class OnceRequest(PermitRequest):
         pause_ms: int = round(REFRESH_PAUSE_S * 1000),
     ) -> None:
         super().__init__(place, options)
-        self._joining = None  # no batch knows of records
+        self._join = None  # no batch knows of records
         self.keep_ms: int = keep_ms
         self.refresh_ms: int = refresh_ms
         self.pause_ms: int = pause_ms

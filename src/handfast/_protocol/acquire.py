@@ -183,8 +183,8 @@ def acquire(
 ) -> Steps[Grant | Found | None]:
     """Acquire, waiting in the queue if need be.
 
-    Return what the request found in place of a lease, if there is something; and None if the moment ``until`` came
-    first and the request is cancelled.
+    Return `Found` if there is a record in place of a lease; and None if the moment ``until`` came first and the request
+    is cancelled.
 
     Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is
     made when the request is queued.
@@ -255,7 +255,7 @@ def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
 
 
 def try_acquire(attempt: Attempt) -> Steps[Grant | Found | None]:
-    """Acquire, or find something in place of a lease, if that needs no waiting, else return None.
+    """Acquire, or find a record, without waiting; else return None.
 
     The attempt may need an undo even then.
     """

@@ -1,6 +1,6 @@
 """Do something once: begin a run, and see how far it has come.
 
-To become the one that runs, or to find what was recorded, is an `acquire` of a request that may find a record. A
+To become the caller that runs, or to find a record, is an `acquire`. A
 message never begins a run, since its result may have been recorded in between: a waiter that gets one asks again. How a
 run has ended is recorded by its `release`.
 """

@@ -67,7 +67,7 @@ class AsyncLockScope:
 
     @abstractmethod
     async def _undo(self, token: Token, error: BaseException) -> None:
-        """Give up what an acquire with this token may have taken."""
+        """Give up the lock that an acquire with this token may have taken."""
 
     @staticmethod
     async def _clean_up(work: Callable[[], Coroutine[Any, Any, None]], error: BaseException) -> None:
@@ -119,7 +119,7 @@ class LockScope:
 
     @abstractmethod
     def _undo(self, token: Token, error: BaseException) -> None:
-        """Give up what an acquire with this token may have taken."""
+        """Give up the lock that an acquire with this token may have taken."""
 
     @staticmethod
     def _clean_up(work: Callable[[], None], error: BaseException) -> None:  # noqa: ARG004 -- only a task may have to skip the wait

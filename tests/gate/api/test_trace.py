@@ -11,6 +11,7 @@ import pytest
 from handfast._drivers import trace
 from handfast._drivers.trace import new_exchange
 from handfast._engine.exchange import Exchange
+from handfast._engine.resp import ErrorReply
 from tests._support.connector import ScriptedConnector
 from tests._support.engine import Engine
 from tests._support.helpers import awaited, eventually_async
@@ -18,7 +19,7 @@ from tests._support.helpers import awaited, eventually_async
 
 @pytest.fixture
 def traced(caplog):
-    """Return a function that returns what was traced, without the numbers of the connections."""
+    """Return a function that returns the trace, without the numbers of the connections."""
     caplog.set_level(logging.DEBUG, "handfast.wire")
     return lambda: [re.sub(r"^#\d+ ", "", text) for name, _, text in caplog.record_tuples if name == "handfast.wire"]
 
@@ -53,6 +54,11 @@ async def test_messages_are_shown(api, here, server, raw, traced):
         await lease.release()
         await (await waiting).release()
     assert re.search(r"<- queued \d+ 0 \d+ \d+\n(.*\n)*<- message granted \d+ \d+ \d+\n", "\n".join(traced()))
+
+
+def test_the_arguments_that_an_error_quotes_are_masked():
+    error = ErrorReply("ERR unknown command 'EVALSHA', with args beginning with: 'digest' '2' 'token'")
+    assert trace._frame_shown(error) == "error ERR unknown command 'EVALSHA'"
 
 
 def test_without_debug_nothing_is_traced():

@@ -139,13 +139,13 @@ async def test_a_lock_that_was_not_free_joins_no_batch_until_it_is(hf, proxy, se
     async with AsyncHandfast(server.url) as other, other.lock("n3"):
         leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
         assert leases.pop(3) is None
-        assert [lock._request._joining.is_free for lock in locks] == [name != "n3" for name in NAMES]
+        assert [lock._request._join.is_free for lock in locks] == [name != "n3" for name in NAMES]
         before = sum(map(ORDINARY["acquire"], proxy.commands))
         assert await locks[3].try_acquire() is None
         assert sum(map(ORDINARY["acquire"], proxy.commands)) == before + 1
         assert await release_all(leases) == [True] * 5
     assert await (await locks[3].try_acquire()).release() is True
-    assert locks[3]._request._joining.is_free
+    assert locks[3]._request._join.is_free
 
 
 async def test_at_maxmemory_who_holds_goes_on_and_who_is_new_is_refused(hf, proxy, raw):

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast import ServerRefused, ServerUnsupported
+from handfast._drivers.aio.pending import PendingCall
 from handfast._drivers.aio.session import BATCH, Session
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
@@ -400,6 +401,20 @@ async def test_the_first_call_of_a_new_script_may_be_withdrawn(stage):
     assert verb == b"EVALSHA", "the next one is the first"
     peer.say(NOSCRIPT)
     assert [command[0] for command in await peer.hear(2)] == [b"EVAL", b"EVALSHA"]
+    peer.say(number(1), number(2))
+    assert await replies(others) == [1, 2]
+
+
+async def test_a_refused_asking_keeps_no_other_call_of_the_script_back(stage):
+    peer = await stage.open()
+    asking = PendingCall(PERMITS.inspect(), asyncio.get_running_loop().create_future(), 0, None)
+    asking.asking = True
+    stage.session.adopt(asking)
+    others = [stage.session.send(PERMITS.inspect()) for _ in range(2)]
+    assert [command[0] for command in await peer.hear(2)] == [b"ASKING", b"EVALSHA"]
+    peer.say(b"-NOPERM no asking\r\n", b"-MOVED 1 elsewhere:6379\r\n")
+    assert await asking.future == ErrorReply("NOPERM no asking")
+    await peer.hear(2)
     peer.say(number(1), number(2))
     assert await replies(others) == [1, 2]
 

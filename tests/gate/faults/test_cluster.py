@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 import redis
@@ -45,6 +46,17 @@ async def test_names_of_all_primaries_are_used_by_one_client(api, cluster):
             await lease.release()
             assert await waiter > lease.fence
     assert all(any(node.scan_iter("{hf:lock:*")) for node in cluster.nodes)
+
+
+@pytest.mark.parametrize("namespace", ["hf", "{shared}"])
+async def test_many_limiters_are_admitted_together_where_they_share_a_slot(cluster, caplog, namespace):
+    caplog.set_level(logging.DEBUG, "handfast.wire")
+    async with ASYNCIO.client(cluster.url, namespace=namespace) as client:
+        limiters = [client.limiter(f"n{number}", "2/h") for number in range(9)]
+        for admitted in (True, True, False):
+            found = await asyncio.gather(*(limiter.try_acquire() for limiter in limiters))
+            assert [one.admitted for one in found] == [admitted] * len(limiters)
+    assert (" -> limit_batch " in caplog.text) is (namespace == "{shared}")
 
 
 @crowded_too

@@ -1,4 +1,4 @@
-"""The batches of limiters: each name gets what its own script does, or nothing changes and that script is called."""
+"""The batches of limiters: each limiter admits as limit_acquire would, or nothing changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCENES = {
     "paused": (lambda one: one.pause(1000), -1),
     "cancelled": (lambda one: one.cancel("token1", 2), -1),
 }
-"""What a limiter has come to, and what is left after a request of 2."""
+"""The state of a limiter, and the rest after a request of 2."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def names(clock):
 
 
 def admit(names, cost=2):
-    """Return what is left of each limiter."""
+    """Return the rest of each limiter."""
     keys = [one.key(part) for one in names for part in ("queue", "tombstones", "settings", "window:1000")]
     requests = b"".join(b"\6" + f"token{number}".encode() + doubles(cost) for number, _ in enumerate(names))
     args = (ADMIT.source, len(keys), *keys, requests, doubles(*RATE))

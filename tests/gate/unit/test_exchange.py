@@ -1,4 +1,4 @@
-"""The wire of a connection without sockets: bytes in, and what each frame ends."""
+"""The wire of a connection without sockets: bytes in, outcomes out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRANTED = Push([b"message", b"inbox", b"granted " + TOKEN + b" " + doubles(7, 20
 
 
 class Session:
-    """A session that notes what it is called with, and what its exchange finds out of the server."""
+    """A session that notes all calls of its exchange."""
 
     def __init__(self, *, heard=True, confirms_in_full=True):
         self.heard, self.confirms_in_full = heard, confirms_in_full
@@ -52,8 +52,8 @@ class Session:
         self.exchange.send([one])
         return one
 
-    def deliver(self, one, frame, replicas):
-        one.settle(frame, replicas)
+    def deliver(self, called, frame, replicas):
+        called.settle(frame, replicas)
         self.noted.append(("reply", frame, replicas))
 
     def on_message(self, message):

@@ -4,8 +4,8 @@
     python -m handfast_lab.bench.outages --only hung --only refused
 
 Every outage begins after the client has used its server, which is one of its own. A call is made in both APIs, the sync
-ones in threads at the same moment, each with a client of its own. The servers are real: one is killed, one is stopped,
-one runs a script that does not end, and one becomes a replica and loads the data of its primary or has none.
+ones in threads at the same moment, each with a client of its own. The servers are real: killed, stopped, busy with a
+script that does not end, or a replica that loads the data of its primary or has no primary.
 """
 
 from __future__ import annotations

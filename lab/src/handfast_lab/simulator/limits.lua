@@ -593,7 +593,7 @@ function watch.begin(tags, periods)
   end
 end
 
--- Check a limiter after a call, or after what the call did until it was cut off.
+-- Check a limiter after a call, which may have been cut off.
 local function check(name, script, caller, request, settling, reply, is_cut, now, true_now)
   name.was_cut = name.was_cut or is_cut
   name.has_stepped = name.has_stepped or now - true_now < name.offset
@@ -632,7 +632,7 @@ local function check(name, script, caller, request, settling, reply, is_cut, now
   name.before = state
 end
 
--- Check the limiters of a batch. One that did not admit is as it was, which the next call finds.
+-- Check the limiters of a batch. The next call finds whether a limiter that did not admit has changed.
 local function check_batch(script, keys, argv, reply, is_cut, now, true_now)
   local at, text = 1, argv[2]
   for i = 1, #keys / 4 do
@@ -648,7 +648,7 @@ local function check_batch(script, keys, argv, reply, is_cut, now, true_now)
   end
 end
 
--- Check what a call has done, or what it did until it was cut off. Return the violations as text, or nothing.
+-- Check the limiters of a call, which may have been cut off. Return the violations as text, or nothing.
 function watch.after(script, is_cut, now, true_now)
   complaints = {}
   local keys, argv, reply = server.last()

@@ -330,7 +330,7 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         return self._options.codec.decode(record.value)
 
     async def _run_of(self, attempt: Attempt, state: LeaseState | Found) -> AsyncRun:
-        """Return the run of a lease, or of a record. One that is not to be repeated is recorded before it begins."""
+        """Return the run of a lease, or of a record. With ``rerun=False`` the beginning of the run is recorded first."""
         if isinstance(state, Found):
             if attempt.may_be_there:
                 await self._driver.undo(attempt)

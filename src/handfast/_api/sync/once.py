@@ -328,7 +328,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         return self._options.codec.decode(record.value)
 
     def _run_of(self, attempt: Attempt, state: LeaseState | Found) -> Run:
-        """Return the run of a lease, or of a record. One that is not to be repeated is recorded before it begins."""
+        """Return the run of a lease, or of a record. With ``rerun=False`` the beginning of the run is recorded first."""
         if isinstance(state, Found):
             if attempt.may_be_there:
                 self._driver.undo(attempt)

@@ -359,7 +359,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         *,
         retry_for: float | None = None,
     ) -> Any:
-        """Perform an acquire, and renew what it grants. Return the lease, or what was found in place of one; or None."""
+        """Perform an acquire, and renew the lease. Return the lease, or `Found`, or None."""
         context: LoopContext = attempt.owner
         try:
             grant = await run(context, steps, attempt.request.name, until, retry_for=retry_for, attempt=attempt)
@@ -374,7 +374,7 @@ class AsyncDriver(Driver[AsyncConnector]):
         if type(grant) is not Grant:
             if grant is None and timeout is not None:
                 raise await self._busy(attempt, timeout)
-            return grant  # what was found in place of a lease
+            return grant  # `Found`, or None
         if self._closed:
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, context, attempt.asked_at)

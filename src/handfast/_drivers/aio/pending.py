@@ -67,7 +67,7 @@ class PendingCall:
 
 
 class PendingBatch(Aside):
-    """Requests that travel in one call. Its reply ends them all."""
+    """Requests that travel in a batch. The reply to the batch ends all of them."""
 
     __slots__ = ("by_source", "call")
 

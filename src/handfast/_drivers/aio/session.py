@@ -246,9 +246,6 @@ class Session:
                 elif isinstance(request := due.popleft(), Aside):
                     request.take(frame, self)
                 else:
-                    if self._scripts.asked:
-                        self._hurries = True
-                        self._scripts.learn(request.call.prefix.digest, frame)
                     self.deliver(request, frame)
         finally:
             self._reading = False
@@ -259,6 +256,9 @@ class Session:
     def deliver(self, request: PendingCall, frame: Any, replicas: int = 0) -> None:
         """Take the reply to a call."""
         future, call = request.future, request.call
+        if self._scripts.asked:
+            self._hurries = True
+            self._scripts.learn(call.prefix.digest, frame)
         if future.done():
             return
         if request.by_source:
@@ -279,7 +279,7 @@ class Session:
             future.set_result(frame)
 
     def on_batch(self, batch: PendingBatch, frame: Any) -> None:
-        """Deliver the replies in that of a batch. What it has not served is sent in the ordinary way, without delay."""
+        """Deliver the replies to the calls of a batch. Calls that the batch has not served leave alone, without delay."""
         self._hurries = True
         if type(frame) is not ErrorReply:
             for request, reply in zip(batch.calls, replies(batch.call, frame), strict=True):

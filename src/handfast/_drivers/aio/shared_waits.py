@@ -41,7 +41,7 @@ class _Turns:
         self.began_at = -inf
         """When the last turn began."""
         self.answer: Exception | Found | None = None
-        """What that turn ended with, if it is an answer for others as well."""
+        """The end of that turn, if it is an answer for others as well."""
 
 
 class SharedWaits:

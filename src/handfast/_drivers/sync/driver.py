@@ -415,7 +415,7 @@ class SyncDriver(Driver[SyncConnector]):
         )
 
     def _hold(self, attempt: Attempt, grant: Any) -> LeaseState:
-        """Renew what an acquire was granted. Return what it found in place of a lease as it is."""
+        """Return the lease of a grant, which is renewed from now on. `Found` is returned as it is."""
         if type(grant) is not Grant:
             return grant  # type: ignore[no-any-return]  # of `once` alone, which knows
         if self._pool.closed:

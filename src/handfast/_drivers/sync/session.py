@@ -201,9 +201,9 @@ class Session(Transport):
 
     # --- called by the exchange
 
-    def deliver(self, one: Called, frame: object, replicas: int) -> None:
+    def deliver(self, called: Called, frame: object, replicas: int) -> None:
         """Take the reply to a call."""
-        one.settle(frame, replicas)
+        called.settle(frame, replicas)
 
     def on_message(self, message: Message) -> None:
         """Keep a grant for `park`, and report a revocation."""

@@ -258,17 +258,17 @@ class _SharedConnection(Transport):
 
     # --- called by the exchange
 
-    def deliver(self, one: _Asked, frame: Any, replicas: int) -> None:
+    def deliver(self, asked: _Asked, frame: Any, replicas: int) -> None:
         """Take the reply to a call."""
-        if one.by_source:
+        if asked.by_source:
             self._connector.note_source(frame)
         if type(frame) is not ErrorReply:
-            one.settle(Answer(one.sent_at, frame, replicas=replicas))
-        elif is_noscript(frame) and not one.by_source:
-            one.by_source = True
-            self._send([one])
+            asked.settle(Answer(asked.sent_at, frame, replicas=replicas))
+        elif is_noscript(frame) and not asked.by_source:
+            asked.by_source = True
+            self._send([asked])
         else:
-            one.settle(frame)
+            asked.settle(frame)
             if is_failover(frame):
                 raise connection_broke(frame)
 

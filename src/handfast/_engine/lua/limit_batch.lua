@@ -3,19 +3,19 @@
 -- KEYS keys...
 -- ARGV requests rate
 -- PACK requests <Bc0d token cost
--- REPLY - doubles: the time, and for each limiter what is left after the admission, or -1
+-- REPLY - doubles: the time, and for each limiter the rest after the admission, or -1
 --
 -- keys are four of each limiter: queue, tombstones, settings and window. requests has token and cost for each limiter.
 -- rate is limit and per_ms as doubles, the same for all.
 --
 -- A limiter is plain if it has a window alone, and at most 16 admissions there that have lapsed. A request that fits
--- gets what limit_acquire writes. For any other this script changes nothing, replies -1, and the client sends
+-- is admitted as by limit_acquire. For any other request this script changes nothing, replies -1, and the client sends
 -- limit_acquire. The limiters have nothing to do with each other: any part of them may have admitted.
 --
 -- TWICE a token that was admitted is in the window, so it is -1. limit_acquire finds the admission by the token.
 -- LATE after a cancel, or a settling that knows of copies, there are tombstones: nothing changes. A client whose batch
 --   had no reply counts it as a copy of each request.
--- MEMORY the first write is one that is refused at maxmemory.
+-- MEMORY the server refuses the first write at maxmemory.
 
 -- @include clock
 -- @include costs

@@ -1,4 +1,4 @@
--- costs: what the members of a window cost.
+-- costs: the costs of the members of a window.
 --
 -- USES
 -- GIVES cost_of costs_of
