@@ -47,6 +47,10 @@ class User(Protocol):
     def deliver(self, sending: Any, frame: Any, replicas: int) -> object:
         """Take the reply to a call in ``due``, and the number of replicas that have the writes of the call."""
 
+    def refuse(self, sending: Any, error: ErrorReply) -> object:
+        """Take the refusal of `ASKING` for the reply to the call behind it."""
+        return self.deliver(sending, error, 0)
+
     def on_message(self, message: Message) -> object:
         """Take the grant of a token, or the reason of a revocation."""
 
@@ -252,7 +256,7 @@ class Exchange:
             if isinstance(behind, Aside):  # it keeps the reply for the barrier
                 self.due[0] = _Hook(lambda _frame, user: behind.take(frame, user))
             else:
-                self.due[0] = _Hook(lambda _frame, user: user.deliver(sending, frame, 0), [sending])
+                self.due[0] = _Hook(lambda _frame, user: user.refuse(sending, frame), [sending])
 
     def _on_barrier(self, calls: Sequence[Any], frames: list[Any], count: Any, user: User) -> None:
         *replies, published = frames

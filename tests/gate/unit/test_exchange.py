@@ -56,6 +56,9 @@ class Session:
         called.settle(frame, replicas)
         self.noted.append(("reply", frame, replicas))
 
+    def refuse(self, called, error):
+        self.deliver(called, error, 0)
+
     def on_message(self, message):
         self.noted.append(message)
 

@@ -246,6 +246,9 @@ class Session:
                 elif isinstance(request := due.popleft(), Aside):
                     request.take(frame, self)
                 else:
+                    if self._scripts.asked:
+                        self._hurries = True
+                        self._scripts.learn(request.call.prefix.digest, frame)
                     self.deliver(request, frame)
         finally:
             self._reading = False
@@ -256,9 +259,6 @@ class Session:
     def deliver(self, request: PendingCall, frame: Any, replicas: int = 0) -> None:
         """Take the reply to a call."""
         future, call = request.future, request.call
-        if self._scripts.asked:
-            self._hurries = True
-            self._scripts.learn(call.prefix.digest, frame)
         if future.done():
             return
         if request.by_source:
@@ -277,6 +277,12 @@ class Session:
             self._send_source(request)
         elif not self.on_refused(request, frame):
             future.set_result(frame)
+
+    def refuse(self, request: PendingCall, error: ErrorReply) -> None:
+        """Take the refusal of `ASKING` for the reply to the call. Other calls of the script wait for that reply."""
+        self._hurries = True
+        self._scripts.learn(request.call.prefix.digest, error)
+        self.deliver(request, error)
 
     def on_batch(self, batch: PendingBatch, frame: Any) -> None:
         """Deliver the replies to the calls of a batch. Calls that the batch has not served leave alone, without delay."""
