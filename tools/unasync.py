@@ -28,6 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "src" / "handfast"
 TREES = [
     ("_api/aio", "_api/sync"),
+    ("_drivers/aio/driver.py", "_drivers/sync/driver.py"),
+    ("_drivers/aio/cluster.py", "_drivers/sync/cluster.py"),
     ("compat/_aio.py", "compat/_sync.py"),
 ]
 """Files, or folders with all their modules: the source, and what is generated from it."""
@@ -58,7 +60,7 @@ RULES: list[tuple[str, str]] = [
     (r"\bawait ", ""),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
-    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bAwaitable\[(\w+(?: \| None)?)\]", r"\1"),
     (r"\bCoroutine\[Any, Any, (\w+(?: \| None)?)\]", r"\1"),
 ]
 

@@ -95,7 +95,7 @@ class CrowdedApi(Api):
 
     def client(self, server=None, **options):
         client = self.handfast(server, **options, max_sessions=1)
-        client._driver.taken = client._driver._pool.take()
+        client._driver.taken = client._driver._here.pool.take()
         return awaitable(client)
 
 
@@ -107,7 +107,7 @@ ASYNCIO = Api("asyncio", AsyncHandfast, Handfast, redis.asyncio)
 def renewer_of(client):
     """Return what renews the leases of a client: its thread, or what it has on this event loop."""
     driver = client._driver
-    return driver._running_context().renewer if isinstance(client, AsyncHandfast) else driver._renewer
+    return driver._running_context().renewer if isinstance(client, AsyncHandfast) else driver._here.renewer
 
 
 async def until_queued(lock, waiting=1):

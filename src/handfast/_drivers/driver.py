@@ -41,6 +41,7 @@ class Driver(OfOneProcess, Generic[C]):
         self._label = label
         self._retry_for = retry_for
         self._release_at_exit = release_at_exit
+        self._closed = False
         self._claims: dict[bytes, ref[Claim]] = {}
         """By token, who adopts it: it gets into the leases only after a round trip."""
         super().__init__()

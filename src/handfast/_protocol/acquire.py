@@ -43,6 +43,7 @@ __all__ = [
     "not_replicated",
     "renewed",
     "try_acquire",
+    "undo",
 ]
 
 
@@ -116,8 +117,12 @@ class BaseAttempt:
         "owner",
         "position",
         "request",
+        "revoked",
         "token",
     )
+
+    revoked: str | None
+    """Why its grant was revoked before its caller had a lease; None unless it was. The asyncio driver sets it, and reads it."""
 
     def __init__(
         self, request: Cancellable, token: bytes, asked_at: float = 0.0, caller: int = 0, owner: Any = None
@@ -139,9 +144,14 @@ class BaseAttempt:
         self.position: int | None = None
         """How many stood before it in the queue when the server last said so; None if it was not in the queue."""
         self.is_unanswered: bool = False
-        """Whether the server stopped replying, so that waiting for a cancel is pointless."""
+        """Whether nothing may wait for its undo: the server stopped replying, or the caller's coroutine was closed."""
         self.is_left: bool = False
-        """Whether its undo was left to background cleanup."""
+        """Whether its undo has begun, which goes on by itself."""
+
+    @property
+    def parts(self) -> tuple[BaseAttempt, ...]:
+        """The attempts that it consists of: one, with a token of its own, for each slot of a cluster."""
+        return (self,)
 
     @property
     def needs_undo(self) -> bool:
@@ -305,6 +315,12 @@ def cancel(attempt: BaseAttempt) -> Steps[None]:
         answer: Answer = yield attempt.request.cancel(attempt.token)
         more = answer.fields[1]
     attempt.may_be_there = False
+
+
+def undo(attempt: BaseAttempt) -> Steps[None]:
+    """Cancel for a caller that has given up. It is begun once, and finished by the one that begins it."""
+    attempt.is_left = True
+    yield from cancel(attempt)
 
 
 def _poll_interval(position: int, retry_us: int) -> float:

@@ -22,11 +22,16 @@ __all__ = ["GroupedAttempt", "GroupedLease"]
 class GroupedAttempt(Attempt):
     """The attempts of all groups. All exist from the beginning, so that an undo of this one reaches them."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("_parts",)
 
     def __init__(self, request: Request, parts: Sequence[Attempt]) -> None:
         super().__init__(request, b"", parts[0].asked_at, parts[0].caller)
-        self.parts: tuple[Attempt, ...] = tuple(parts)
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[Attempt, ...]:
+        """The attempts of the groups, in the order in which they are acquired."""
+        return self._parts
 
 
 class GroupedLease(LeaseState):

@@ -30,6 +30,7 @@ __all__ = [
     "LeaseTable",
     "Renewal",
     "downgrade",
+    "give_up",
     "release",
     "renew",
 ]
@@ -399,6 +400,12 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
     if by_holder:
         lease.let_go(answer.sent_at)
     return released
+
+
+def give_up(lease: LeaseState, now: float) -> Steps[bool]:
+    """Release a lease for a caller that has given up, and let it go when that begins."""
+    lease.let_go(now)
+    return (yield from release(lease, by_holder=False))
 
 
 def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:

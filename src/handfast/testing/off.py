@@ -10,10 +10,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from handfast._drivers.aio.cluster import AsyncClusterDriver
+from handfast._drivers.aio.contexts import Contexts as AsyncContexts
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.null import AsyncNullDriver
 from handfast._drivers.null import NullDriver
 from handfast._drivers.sync.cluster import SyncClusterDriver
+from handfast._drivers.sync.contexts import Contexts as SyncContexts
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.null import SyncNullDriver
 from handfast._engine.defaults import NULL, VARIABLES
@@ -22,8 +24,10 @@ from handfast._protocol.lease import LeaseState
 __all__ = ["deactivate"]
 
 REPLACED: dict[type, type[NullDriver]] = {
+    SyncContexts: SyncNullDriver,
     SyncDriver: SyncNullDriver,
     SyncClusterDriver: SyncNullDriver,
+    AsyncContexts: AsyncNullDriver,
     AsyncDriver: AsyncNullDriver,
     AsyncClusterDriver: AsyncNullDriver,
 }

@@ -409,7 +409,7 @@ async def test_losing_one_group_is_losing_the_lease(api, here, there, cluster, l
             with pytest.raises(LeaseLost):
                 lease.check()
             assert lease.remaining() == 0
-            assert not here._driver._leases if api is not ASYNCIO else True, "the rest is not renewed any more"
+            assert not here._driver._here.leases if api is not ASYNCIO else True, "the rest is not renewed any more"
             await asyncio.sleep(60 if api is ASYNCIO else 0)  # the asyncio API cancels the block
     assert error.value.name == ", ".join(NAMES)
     await eventually_async(lambda: is_free(cluster))
@@ -569,7 +569,7 @@ def test_an_interrupt_at_any_point_of_an_acquire_leaves_nothing(cluster, verb, b
                 if (lease := got.pop()) is not None:
                     lease.release()
             eventually(lambda: holders(cluster) == expected and not any(queues(cluster)))
-            assert len(hf._driver._leases) == 1, run
+            assert len(hf._driver._here.leases) == 1, run
         assert runs > 50
         mine.release()
 
@@ -609,7 +609,7 @@ def test_an_interrupt_at_any_point_of_a_release_leaves_nothing_but_at_its_very_b
                 unreleased.append(run.place)
                 assert lease.release()
             eventually(lambda: is_free(cluster))
-            assert len(hf._driver._leases) == 1, run
+            assert len(hf._driver._here.leases) == 1, run
             held.append(lock.acquire())
         held.pop().release()
     assert len(unreleased) <= 4, unreleased

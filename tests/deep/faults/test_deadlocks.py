@@ -86,7 +86,7 @@ def test_the_names_that_were_logged_do_not_pile_up(hf, soon, caplog, monkeypatch
     for name in "abc":
         with pytest.raises(AcquireTimeout):
             hf.lock(name).acquire(timeout=0.1)
-    assert len(hf._driver._leases.warned) == 1
+    assert len(hf._driver._here.leases.warned) == 1
     assert len(said(caplog)) == 3
     for lease in leases:
         lease.release()

@@ -13,7 +13,7 @@ from handfast._drivers.sync import renewer
 
 def quiet(hf):
     "Wait until the renewal thread sleeps: one that waits for the interpreter just then makes the child hang, whatever we do."
-    one = hf._driver._renewer
+    one = hf._driver._here.renewer
     while not one._session.is_open or one._unanswered:
         time.sleep(0.01)
     renewer.TICK_S = 3600.0
@@ -31,7 +31,7 @@ quiet(hf)
 
 def child():
     with hf.lock("b") as own:
-        channels = hf._driver._pool._make()._subscribe().channels
+        channels = hf._driver._here.pool._make()._subscribe().channels
         return [lease.release(), lease.lost, own.lost, lease.reason if hasattr(lease, "reason") else "", *channels]
 
 print(forked(child))

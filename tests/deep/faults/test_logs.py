@@ -183,7 +183,7 @@ def test_a_connection_that_breaks_at_a_renewal_is_no_outage_if_the_next_one_hold
     with Handfast(server.url) as client:
         lease = client.lock("a", ttl=1).acquire()
         if when == "later":
-            eventually(lambda: client._driver._renewer._session.is_open)
+            eventually(lambda: client._driver._here.renewer._session.is_open)
         send, before, left = Session.send, lease._state.deadline, times
 
         def breaks(session, *args, **options):

@@ -47,7 +47,7 @@ def test_a_handler_may_acquire_and_release_at_any_line_of_the_driver(server, raw
 
             def use(name, hf=hf):
                 lease = hf.lock(name, ttl=0.2).acquire(timeout=5)
-                hf._driver._renewer._sending = True  # so that the release passes the gate
+                hf._driver._here.renewer._sending = True  # so that the release passes the gate
                 assert lease.release() is True
 
             def run(step=step, use=use, outcome=outcome):

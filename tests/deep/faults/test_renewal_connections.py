@@ -45,7 +45,7 @@ def test_renewals_go_through_an_idle_session_where_no_other_can_be_opened(raw, s
         try:
             lease = hf.lock("a", ttl=0.6).acquire()
             assert is_renewed(lease, 4)
-            assert not hf._driver._renewer._session.is_open
+            assert not hf._driver._here.renewer._session.is_open
             assert hf.lock("b").try_acquire().release() is True, "the pool has its session back"
         finally:
             if reason == "maxclients":
@@ -54,7 +54,7 @@ def test_renewals_go_through_an_idle_session_where_no_other_can_be_opened(raw, s
             else:
                 monkeypatch.undo()
                 assert refused
-        eventually(lambda: hf._driver._renewer._session.is_open)
+        eventually(lambda: hf._driver._here.renewer._session.is_open)
         assert lease.release() is True
 
 
@@ -62,7 +62,7 @@ def test_a_lease_with_a_short_ttl_starves_no_other_on_a_slow_link(server, raw):
     """Each reply takes longer than the short lease has left when it is asked for."""
     with FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
         long = hf.lock("long", ttl=3).acquire()
-        eventually(lambda: hf._driver._renewer._session.is_open)
+        eventually(lambda: hf._driver._here.renewer._session.is_open)
         connections = proxy.connections
         slow = proxy.delay(RENEW, seconds=0.35, times=None)
         short = hf.lock("short", ttl=0.4).acquire()
@@ -83,7 +83,7 @@ def test_while_a_name_is_looked_up_leases_are_renewed_through_an_idle_session(se
     """A lookup has no limit of time. The same holds for a credential provider, and for Sentinels that do not answer."""
     with FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
         lease = hf.lock("a", ttl=1.5).acquire()
-        eventually(lambda: hf._driver._renewer._session.is_open)
+        eventually(lambda: hf._driver._here.renewer._session.is_open)
         connect, found, asked = hf._driver._connector.connect, threading.Event(), []
 
         def look_up(*limits):
@@ -93,11 +93,11 @@ def test_while_a_name_is_looked_up_leases_are_renewed_through_an_idle_session(se
 
         with monkeypatch.context() as patch:
             patch.setattr(hf._driver._connector, "connect", look_up)
-            hf._driver._renewer.hang_up()
+            hf._driver._here.renewer.hang_up()
             eventually(lambda: asked)
             assert is_renewed(lease, 4)
             assert asked == ["handfast-connect"], "one lookup at a time"
-            assert not hf._driver._renewer._session.is_open
+            assert not hf._driver._here.renewer._session.is_open
             found.set()
-            eventually(lambda: hf._driver._renewer._session.is_open)
+            eventually(lambda: hf._driver._here.renewer._session.is_open)
         assert lease.release() is True

@@ -174,7 +174,7 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     hf = Handfast(server.url)
     hf.lock("a", ttl=0.1).acquire().release()
     gone = weakref.ref(hf._driver)
-    thread = hf._driver._renewer._thread
+    thread = hf._driver._here.renewer._thread
     del hf
     gc.collect()
     assert gone() is None

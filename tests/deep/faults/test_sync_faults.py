@@ -40,7 +40,7 @@ def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_cancelled_
             hf.lock("a").acquire(timeout=0.3)
         assert time.monotonic() - started < 5, "the response timeout is longer than the caller's"
         os.kill(server.pid, signal.SIGCONT)
-        eventually(lambda: not hf._driver._renewer._cleanups)
+        eventually(lambda: not hf._driver._here.renewer._cleanups)
         assert nothing_left(behind)
         with hf.lock("a").acquire(timeout=5):
             pass
@@ -55,9 +55,9 @@ def test_a_closed_client_goes_on_with_its_cleanups_for_a_moment():
         server.kill()
         with pytest.raises((AcquireTimeout, redis.ConnectionError)):
             waiter.result(20)
-        eventually(lambda: hf._driver._renewer._cleanups)
+        eventually(lambda: hf._driver._here.renewer._cleanups)
         closing = threads.submit(hf.close)
-        eventually(lambda: hf._driver._renewer._stopping)
+        eventually(lambda: hf._driver._here.renewer._stopping)
         server.restart(keep_data=True)
         closing.result(20)
         assert (held.holders(), held.queue()) == (["other"], [])
@@ -82,9 +82,9 @@ def test_a_block_whose_leaving_is_interrupted_waits_no_longer_for_a_silent_serve
         points = interrupt_at(lambda: block(calm), 1 << 30, within=ours).reached
         run = interrupt_at(lambda: block(server.pause), points + after, within=ours)
         assert (run.how, run.struck) == ("stopped", 1)
-        assert len(hf._driver._renewer._cleanups) == 1
+        assert len(hf._driver._here.renewer._cleanups) == 1
         server.resume()
-        eventually(lambda: not hf._driver._renewer._cleanups)
+        eventually(lambda: not hf._driver._here.renewer._cleanups)
         assert other.lock("a").try_acquire().release()
 
 
@@ -94,7 +94,7 @@ def test_a_block_left_without_a_server_starts_one_cleanup(monkeypatch):
         with pytest.raises(redis.ConnectionError):
             with hf.lock("a"):
                 server.kill()
-        assert len(hf._driver._renewer._cleanups) == 1
+        assert len(hf._driver._here.renewer._cleanups) == 1
 
 
 # --- forks

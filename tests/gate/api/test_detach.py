@@ -298,10 +298,10 @@ def test_no_interrupt_of_a_detach_leaves_a_lease_that_nothing_renews_or_releases
                 hf.lock("a").adopt(got.pop()).release()
             elif held[0].remaining():
                 held[0].check()
-                assert hf._driver._leases, run
+                assert hf._driver._here.leases, run
                 held[0].release()
             eventually(lambda: not holders(raw))
-            assert not hf._driver._leases, run
+            assert not hf._driver._here.leases, run
             held = [hf.lock("a").acquire()]
 
 
@@ -316,5 +316,5 @@ def test_no_interrupt_of_an_adoption_leaves_a_lease_that_is_renewed(server, raw,
         for run in interrupt_everywhere(use, within=OURS, points=points):
             if got:
                 token = got.pop().detach()
-            assert not other._driver._leases, run
+            assert not other._driver._here.leases, run
             assert holders(raw), run

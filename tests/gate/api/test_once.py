@@ -462,7 +462,7 @@ async def test_where_its_lease_is_lost_the_one_that_makes_it_anew_gets_what_coun
 
 
 async def test_where_the_server_refuses_to_record_it_the_old_result_counts(api, raw, server, monkeypatch):
-    monkeypatch.setattr("handfast._drivers.aio.driver.UNDO_WAIT", 0.05)  # the server refuses the undo as well
+    monkeypatch.setattr("handfast._drivers.aio.cleanup.UNDO_WAIT", 0.05)  # the server refuses the undo as well
     async with api.client(server.url, retry_for=0) as client:
         once = client.once("a", keep=3600, refresh=60)
         await once.run(api.function(lambda: "old"))

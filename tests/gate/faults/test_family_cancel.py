@@ -121,7 +121,7 @@ class Blocks:
         While something is held all the time, the renewer need not be woken, and each run has the same points.
         """
         with self.hf.lock("warm"):
-            eventually(lambda: self.hf._driver._renewer._wakes_at < inf)
+            eventually(lambda: self.hf._driver._here.renewer._wakes_at < inf)
             return self._everywhere(interrupted, exception)
 
     def _everywhere(self, interrupted, exception):

@@ -143,7 +143,7 @@ async def test_the_renewer_reads_what_has_arrived_before_it_calls_a_lease_lost(s
     def block(lease):
         until_confirmed(hf, lease)
         suspend(CLAIM_S + 1)
-        leases = lease._state.owner.leases if api is ASYNCIO else here._driver._leases
+        leases = lease._state.owner.leases if api is ASYNCIO else here._driver._here.leases
         assert leases.remove_expired(clock.monotonic()) == []
         return lease
 
@@ -159,7 +159,7 @@ async def test_a_lease_that_is_dropped_after_a_block_is_renewed_no_more(suspend,
     def block(lease):
         until_confirmed(hf, lease)
         suspend(CLAIM_S + 1)
-        tables.append(lease._state.owner.leases if api is ASYNCIO else here._driver._leases)
+        tables.append(lease._state.owner.leases if api is ASYNCIO else here._driver._here.leases)
 
     with pytest.warns(ResourceWarning, match=r"Lease of 'a', fence \d+> was dropped without a release"):
         await hand_over(hf, here.lock("a", ttl=TTL_S), block)
@@ -198,10 +198,10 @@ async def test_a_server_that_forgot_its_scripts_meanwhile_confirms_all_the_same(
 def test_the_shared_connection_confirms_with_the_source(hf, server, raw):
     """Its thread could send it again, but not while the process is stopped."""
     with FaultProxy(server.url) as proxy, Handfast(proxy.url, max_sessions=1) as crowd:
-        lent = crowd._driver._pool.take()
+        lent = crowd._driver._here.pool.take()
         lease = handed_over(hf, crowd)
         assert lease.release() is True
-        crowd._driver._pool.give(lent)
+        crowd._driver._here.pool.give(lent)
         (sent,) = (command for command in proxy.commands if CONFIRMATION(command))
         assert sent.name == "EVAL"
 
@@ -293,7 +293,7 @@ def test_a_thread_that_uses_the_session_reads_the_reply_to_a_confirmation_before
     session = lease._state.confirmation.pending
     assert other.lock("b").locked() is False
     assert lease._state.confirmation is None
-    assert other._driver._pool._idle == [session], "there was one session"
+    assert other._driver._here.pool._idle == [session], "there was one session"
     assert lease.remaining() > CLAIM_S
     assert lease.release() is True
 
@@ -309,7 +309,7 @@ def test_the_reply_to_a_confirmation_is_read_before_the_server_keeps_the_renewal
             suspend(stalls.pop())
         raise redis.ConnectionError
 
-    monkeypatch.setattr(other._driver._renewer._link, "open", stall)
+    monkeypatch.setattr(other._driver._here.renewer._link, "open", stall)
     lease = handed_over(hf, other)
     eventually(lambda: not stalls)
     eventually(lambda: lease.lost or lease.remaining() > CLAIM_S)
@@ -347,7 +347,7 @@ def test_an_interrupt_at_any_point_of_a_handoff_leaves_nothing_behind(server, ot
     engine, step, run = Engine(raw), 0, None
     most = 1 if waits_at is Seat else 16
     with Handfast(server.url, max_sessions=most) as hf, ThreadPoolExecutor(1) as holder:
-        lock, lent = hf.lock("a", ttl=TTL_S), hf._driver._pool.take() if waits_at is Seat else None
+        lock, lent = hf.lock("a", ttl=TTL_S), hf._driver._here.pool.take() if waits_at is Seat else None
         while run is None or run.struck:
             held.append(other.lock("a").acquire())
             run = interrupt_at(lock.acquire, step := step + 1, within=OURS, exception=fault)

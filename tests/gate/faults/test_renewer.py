@@ -57,7 +57,7 @@ async def test_force_release_lets_the_next_waiter_in(here, there):
 
 def test_a_revocation_that_arrives_before_its_lease_is_added_is_not_missed(hf, monkeypatch):
     """The renewal thread may read the message while the acquiring thread is still reading its grant."""
-    renewer = hf._driver._renewer
+    renewer = hf._driver._here.renewer
     add = renewer.add
 
     def add_late(lease):
@@ -75,11 +75,11 @@ def test_a_connection_is_waited_for_no_longer_than_a_part_of_what_the_first_leas
     """Then leases are renewed on an idle one: to wait for all of it would lose that lease."""
     monkeypatch.setattr(sync_renewer, "TICK_S", 3600.0)
     with hf.lock("long", ttl=600), hf.lock("short", ttl=60) as lease:
-        assert 0 < hf._driver._renewer._spare_time() < lease.remaining() / 2
+        assert 0 < hf._driver._here.renewer._spare_time() < lease.remaining() / 2
 
 
 def test_revocations_of_unknown_leases_do_not_pile_up(hf):
-    renewer = hf._driver._renewer
+    renewer = hf._driver._here.renewer
     for number in range(1000):
         renewer.revoked(b"%d" % number, "deploy")
     assert len(renewer._early) <= sync_renewer.MAX_EARLY
@@ -282,9 +282,9 @@ async def test_a_dropped_lease_without_renewal_does_not_warn(here, there):
 
 def test_a_dropped_lease_may_be_collected_while_the_renewer_has_the_gate(hf):
     lease = hf.lock("a").acquire()
-    with hf._driver._renewer._gate:
-        hf._driver._renewer._sending = True
+    with hf._driver._here.renewer._gate:
+        hf._driver._here.renewer._sending = True
         with pytest.warns(ResourceWarning):
             del lease
             gc.collect()
-        hf._driver._renewer._sending = False
+        hf._driver._here.renewer._sending = False

@@ -61,7 +61,7 @@ def test_a_call_ends(monkeypatch, hf, raw, limit, method):
         strike(monkeypatch, Session, "ask", broken)
     left = strike(monkeypatch, Session, method, hit)
     with pytest.raises(error, match="the job took too long"):
-        hf.lock("a").acquire() if method != "take_frames" else hf._driver._pool.take().open()
+        hf.lock("a").acquire() if method != "take_frames" else hf._driver._here.pool.take().open()
     assert not left
     assert Engine(raw).holders() == Engine(raw).queue() == []
     assert hf.lock("a").acquire(timeout=0).release()

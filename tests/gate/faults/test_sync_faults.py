@@ -8,7 +8,7 @@ import pytest
 
 import handfast
 from handfast import AcquireTimeout, Handfast, LeaseLost
-from handfast._drivers.sync.performing import Performer
+from handfast._drivers.sync import cleanup, driver
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually
@@ -47,7 +47,7 @@ def nothing_left(raw, name="a"):
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
     found = proxy.before(
-        CALLS["renew"], lambda _: far._driver._renewer.lose(lease._state, "its time was over"), times=1
+        CALLS["renew"], lambda _: far._driver._here.renewer.lose(lease._state, "its time was over"), times=1
     )
     with pytest.raises(LeaseLost):
         lease.extend(30)
@@ -70,7 +70,7 @@ def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):
 
 
 def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, monkeypatch):
-    real, strikes = Performer.run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
+    real, strikes = driver.run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
 
     def interrupted(*args, **options):
         for strike in strikes:
@@ -79,7 +79,8 @@ def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, mo
 
     with pytest.raises(KeyboardInterrupt, match="second"):
         with hf.lock("a"):
-            monkeypatch.setattr(Performer, "run", interrupted)
+            for module in (driver, cleanup):
+                monkeypatch.setattr(module, "run", interrupted)
     assert next(strikes, None) is None
     assert nothing_left(raw)
 

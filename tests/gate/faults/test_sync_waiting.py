@@ -274,7 +274,7 @@ def test_a_client_that_closes_at_any_step_of_a_wait_ends_it(server, raw, hf, mon
     step, is_shared = at
     client, held = Handfast(server.url, max_sessions=1), hf.lock("a").acquire()
     reached, waiting = 0, None
-    taken = client._driver._pool.take() if is_shared else None
+    taken = client._driver._here.pool.take() if is_shared else None
     real = [
         (session.Session, "park"),
         (session.Session, "take_frames"),

@@ -352,7 +352,7 @@ PLANTED = (
     Planted(
         "the driver does not undo a cancelled acquire",
         "handfast._drivers.aio.driver",
-        "        if not attempt.needs_undo or not self._connector.reached or context is None:\n",
+        "        if not parts or not self._connector.reached or context is None:\n",
         "        if True:\n",
         "a cancelled acquire leaves its queue entry, or its lease",
     ),
@@ -365,7 +365,7 @@ PLANTED = (
     ),
     Planted(
         "the driver renews a released lease",
-        "handfast._drivers.aio.loop_context",
+        "handfast._drivers.aio.context",
         "        self.leases.pop(lease.token, None)\n        if lease.token in",
         "        if not lease.request.renew:\n            self.leases.pop(lease.token, None)\n        if lease.token in",
         "renewals continue after the release has returned",
@@ -386,7 +386,7 @@ PLANTED = (
     ),
     Planted(
         "replies that have arrived are not read before a lease is called lost",
-        "handfast._drivers.aio.loop_context",
+        "handfast._drivers.aio.context",
         "                session.receive()",
         "                pass",
         "a holder that blocked its event loop after a handoff takes its lease for lost although it was confirmed",

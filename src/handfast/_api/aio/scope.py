@@ -22,8 +22,8 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from handfast._api.blocks import Blocks
+from handfast._drivers.aio.context import call_on, current_task, runs_here
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._drivers.failures import no_decorator
 from handfast._objects import AsyncBlockOnly
 from handfast._protocol.lease import LeaseState

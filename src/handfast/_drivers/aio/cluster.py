@@ -1,23 +1,26 @@
 """The driver of a client of a cluster: it acquires locks of several slots group by group.
 
 Everything else is as for one server.
+
+A group that the server did not grant is undone before the call returns or raises, within the reach of its caller's own
+undo: an interrupt that comes meanwhile finds all that is left.
 """
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.calls import Request
-from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.acquire import Attempt
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
 from handfast._protocol.lease import LeaseState
+
+# sync only: from handfast.arguments import CancelEvent
 
 __all__ = ["AsyncClusterDriver"]
 
@@ -31,11 +34,17 @@ class AsyncClusterDriver(AsyncDriver):
             return super().attempt(request)
         return GroupedAttempt(request, [*map(super().attempt, request.groups)])
 
-    def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
+    def acquire(
+        self,
+        attempt: Attempt,
+        timeout: float | None,
+        # sync only: cancel: CancelEvent | None = None,
+    ) -> Coroutine[Any, Any, LeaseState]:
         """Wait for the leases of all groups, one after the other."""
+        acquire = partial(super().acquire, timeout=timeout)  # asyncio only
+        # sync only: acquire = partial(super().acquire, timeout=timeout, cancel=cancel)
         if not isinstance(attempt, GroupedAttempt):
-            return super().acquire(attempt, timeout)
-        acquire = partial(super().acquire, timeout=timeout)
+            return acquire(attempt)
         return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
@@ -47,7 +56,7 @@ class AsyncClusterDriver(AsyncDriver):
         if not isinstance(attempt, GroupedAttempt):
             return await try_acquire(attempt, timeout)
 
-        def in_time(part: Attempt) -> Awaitable[LeaseState | None]:
+        def in_time(part: Attempt) -> Coroutine[Any, Any, LeaseState | None]:
             return try_acquire(part, None if timeout is None else attempt.asked_at + timeout - monotonic())
 
         return await self._acquire_groups(attempt, in_time)
@@ -63,8 +72,8 @@ class AsyncClusterDriver(AsyncDriver):
                     released &= await super().release(part)
                 except OWN_ERRORS as error:
                     failure = failure or error
-        except BaseException as error:
-            await self.leave(lease, error)
+        except BaseException as interrupt:
+            await self.leave(lease, interrupt)
             raise
         if failure is not None:
             raise failure
@@ -72,10 +81,10 @@ class AsyncClusterDriver(AsyncDriver):
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""
+        extended = True
         for part in lease.parts:
-            if not await super().extend(part, ttl_ms):
-                return False
-        return True
+            extended = extended and await super().extend(part, ttl_ms)
+        return extended
 
     async def _acquire_groups(
         self, attempt: GroupedAttempt, acquire: Callable[[Attempt], Awaitable[LeaseState | None]]
@@ -93,13 +102,11 @@ class AsyncClusterDriver(AsyncDriver):
                     await self.undo(attempt)
                     return None
                 held.append(lease)
-        except GeneratorExit:  # the coroutine is closed, and may not await anything
-            self._begin_undo(attempt)
+        except OWN_ERRORS:
+            await self.undo(attempt)
             raise
+        except GeneratorExit:  # asyncio only
+            for part in attempt.parts:  # asyncio only
+                part.is_unanswered = True  # may not wait for its undo  # asyncio only
+            raise  # asyncio only
         return GroupedLease(attempt.request, held)
-
-    def _begin_undo(self, attempt: BaseAttempt) -> list[Future[Any]]:
-        """Begin the undo of all groups, the latest one first, before any is waited for."""
-        if not isinstance(attempt, GroupedAttempt):
-            return super()._begin_undo(attempt)
-        return [*chain.from_iterable(map(super()._begin_undo, reversed(attempt.parts)))]

@@ -11,8 +11,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.aio.context import Context
 from handfast._drivers.aio.deadlines import give_up
-from handfast._drivers.aio.loop_context import LoopContext
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
 from handfast._engine.effects import Answer, Call, Park, Steps
@@ -31,8 +31,8 @@ __all__ = ["run"]
 T = TypeVar("T")
 
 
-async def run(  # noqa: PLR0912 -- the hot path is written out
-    context: LoopContext,
+async def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
+    context: Context,
     steps: Steps[T],
     name: str,
     until: float | None = inf,
@@ -44,7 +44,8 @@ async def run(  # noqa: PLR0912 -- the hot path is written out
 
     With None each call has the time that the server has for a reply.
 
-    An attempt learns of a call that was not sent, since the connection for it was refused.
+    An attempt learns of a call that was not sent, since the connection for it was refused; of one without a reply; and
+    of a grant that was revoked. Messages for it are of no use afterwards.
     """
     retry_for = context.session.retry_for if retry_for is None else retry_for
     try:
@@ -88,8 +89,17 @@ async def run(  # noqa: PLR0912 -- the hot path is written out
         closed.name = name
         raise
     except RedisError as error:
+        if attempt is not None and isinstance(error, RedisConnectionError | RedisTimeoutError):
+            attempt.is_unanswered = True
         context.connector.blame(error)
         raise
+    except GeneratorExit:  # the coroutine is closed, and may not await anything
+        if attempt is not None:
+            attempt.is_unanswered = True
+        raise
+    finally:
+        if attempt is not None:
+            attempt.revoked = context.session.forget(attempt.token)
 
 
 async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:

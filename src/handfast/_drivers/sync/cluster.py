@@ -1,3 +1,4 @@
+# Generated from _drivers/aio/cluster.py by tools/unasync.py: edit that file and run the tool.
 """The driver of a client of a cluster: it acquires locks of several slots group by group.
 
 Everything else is as for one server.
@@ -10,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import Request
-from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.acquire import Attempt
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
 from handfast._protocol.lease import LeaseState
-from handfast._protocol.retry import UNDO_WAIT
 from handfast.arguments import CancelEvent
 
 __all__ = ["SyncClusterDriver"]
@@ -34,11 +33,16 @@ class SyncClusterDriver(SyncDriver):
             return super().attempt(request)
         return GroupedAttempt(request, [*map(super().attempt, request.groups)])
 
-    def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
+    def acquire(
+        self,
+        attempt: Attempt,
+        timeout: float | None,
+        cancel: CancelEvent | None = None,
+    ) -> LeaseState:
         """Wait for the leases of all groups, one after the other."""
-        if not isinstance(attempt, GroupedAttempt):
-            return super().acquire(attempt, timeout, cancel)
         acquire = partial(super().acquire, timeout=timeout, cancel=cancel)
+        if not isinstance(attempt, GroupedAttempt):
+            return acquire(attempt)
         return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
 
     def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
@@ -55,31 +59,15 @@ class SyncClusterDriver(SyncDriver):
 
         return self._acquire_groups(attempt, in_time)
 
-    def undo(self, attempt: BaseAttempt) -> None:
-        """Leave nothing behind of any group, the latest one first. They are waited for UNDO_WAIT seconds together."""
-        if not isinstance(attempt, GroupedAttempt):
-            super().undo(attempt)
-            return
-        until, interrupt = monotonic() + UNDO_WAIT, None
-        for part in reversed(attempt.parts):
-            if part.needs_undo and monotonic() >= until:
-                part.is_unanswered = True
-            try:
-                super().undo(part)
-            except BaseException as error:  # noqa: BLE001 -- it is raised when the others are left to background cleanup
-                until, interrupt = -inf, error
-        if interrupt is not None:
-            raise interrupt
-
-    def release(self, lease: LeaseState, until: float = inf) -> bool:
+    def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release the leases of all groups, the latest one first. Return False if one was lost or released before."""
         if not isinstance(lease, GroupedLease):
-            return super().release(lease, until)
+            return super().release(lease, leaves=leaves)
         released, failure = True, None
         try:
             for part in reversed(lease.parts):
                 try:
-                    released &= super().release(part, until)
+                    released &= super().release(part)
                 except OWN_ERRORS as error:
                     failure = failure or error
         except BaseException as interrupt:
@@ -87,12 +75,14 @@ class SyncClusterDriver(SyncDriver):
             raise
         if failure is not None:
             raise failure
-        return released
+        return released or (leaves and lease.loss is None)
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""
-        extend = super().extend
-        return all(extend(part, ttl_ms) for part in lease.parts)
+        extended = True
+        for part in lease.parts:
+            extended = extended and super().extend(part, ttl_ms)
+        return extended
 
     def _acquire_groups(
         self, attempt: GroupedAttempt, acquire: Callable[[Attempt], LeaseState | None]

@@ -14,7 +14,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.connect import SyncConnector
-from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.session import Session
 from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
 from handfast._engine.resp import ErrorReply
@@ -23,9 +22,10 @@ from handfast._protocol.retry import Retry, time_left
 from handfast.errors import ClientClosed, HandfastError, ServerRefused, ServerUnsupported
 
 if TYPE_CHECKING:
+    from handfast._drivers.sync.context import Context
     from handfast._drivers.sync.routed import RoutedSession
 
-__all__ = ["Performer", "loop_runs"]
+__all__ = ["loop_runs", "run"]
 
 T = TypeVar("T")
 
@@ -36,126 +36,122 @@ def loop_runs() -> bool:
     return events is not None and events._get_running_loop() is not None  # noqa: SLF001 -- documented; the public one raises
 
 
-class Performer:
-    """Performs the protocols of one client, each on a session of its pool."""
+def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
+    context: Context,
+    steps: Steps[T],
+    name: str,
+    until: float | None = inf,
+    *,
+    retry_for: float | None = None,
+    attempt: BaseAttempt | None = None,
+) -> T:
+    """Perform a protocol on a session of the pool, until that moment at most, and return its result.
 
-    def __init__(self, connector: SyncConnector, pool: Pool[Any], retry_for: float) -> None:
-        self._connector = connector
-        self._pool = pool
-        self._retry_for = retry_for
-        self._is_warned = False
-        """Whether it was logged that a call waited in the thread of an event loop."""
+    With None it has the time that the server has for a reply.
 
-    def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
-        self,
-        steps: Steps[T],
-        name: str,
-        until: float = inf,
-        *,
-        retry_for: float | None = None,
-        attempt: BaseAttempt | None = None,
-    ) -> T:
-        """Perform a protocol on a session of the pool, until that moment at most, and return its result.
-
-        An attempt learns of a call that was not sent, since the session for it was refused.
-        """
-        retry_for = self._retry_for if retry_for is None else retry_for
-        session, within = self._pool.take(), self._connector.response_timeout
-        try:
-            effect = next(steps)
-            while True:
-                if isinstance(effect, Park):
-                    if not self._is_warned and loop_runs():
-                        self._warn_of_loop(name)
-                    waking = session.park(effect)
-                    if self._pool.closed:
-                        raise ClientClosed(name)
-                    effect = steps.send(waking)
-                    continue
-                give_up_at = inf
-                if until != inf:
-                    give_up_at = (now := monotonic()) + time_left(until, now, effect)
-                    within = min(self._connector.response_timeout, give_up_at - now)
-                if effect.once:
-                    session.aim(effect)
-                    self._ensure_open(session, name)
-                try:
-                    outcome: Answer | ErrorReply | Exception = session.call(effect, within)
-                except (RedisConnectionError, RedisTimeoutError) as error:
-                    outcome = error
-                except (ServerRefused, ServerUnsupported):
-                    if attempt is not None:
-                        attempt.refused()
-                    raise
-                if not isinstance(outcome, Answer):
-                    try:
-                        retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                        outcome = self._call_again(session, effect, outcome, retry)
-                    except ServerRefused as error:
-                        if attempt is not None:
-                            attempt.answered(effect, error)
-                        effect = steps.throw(error)
-                        continue
-                    if attempt is not None and outcome.again:
-                        attempt.answered(effect, outcome)
-                effect = steps.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        except HandfastError:
-            raise
-        except BaseException as error:
-            session.close()
-            self._connector.blame(error)
-            raise
-        finally:
-            self._pool.give(session)
-
-    def _warn_of_loop(self, name: str) -> None:
-        self._is_warned = True
-        log.blocked_loop(name)
-
-    def run_once(self, steps: Steps[T], name: str, timeout: float | None, attempt: BaseAttempt | None = None) -> T:
-        """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
-        within = self._connector.response_timeout if timeout is None else timeout
-        return self.run(steps, name, monotonic() + within, retry_for=0, attempt=attempt)
-
-    def _call_again(
-        self, session: Session | RoutedSession, call: Call, failure: ErrorReply | Exception, retry: Retry
-    ) -> Answer:
-        """Send a call again after a failure that may pass. Raise one that does not."""
+    An attempt learns of a call that was not sent, since the session for it was refused, and of one without a reply.
+    """
+    retry_for = context.retry_for if retry_for is None else retry_for
+    pool = context.pool
+    session, within = pool.take(), context.connector.response_timeout
+    try:
+        effect = next(steps)
         while True:
-            if isinstance(failure, Exception):
-                reached, silent = self._connector.reached, isinstance(failure, RedisTimeoutError)
-                verdict = retry.after_break(failure, monotonic(), may_recover=reached, silent=silent)
-            else:
-                verdict = retry.after_refusal(failure, monotonic())
-            if verdict.reconnect:
-                session.close()
-            if verdict.error is not None:
-                raise verdict.error
-            time.sleep(verdict.pause)
+            if isinstance(effect, Park):
+                if not context.warned_of_loop and loop_runs():
+                    context.warned_of_loop = True
+                    log.blocked_loop(name)
+                waking = session.park(effect)
+                if pool.closed:
+                    raise ClientClosed(name)
+                effect = steps.send(waking)
+                continue
+            give_up_at = inf
+            if until != inf:
+                now = monotonic()
+                until = now + within if until is None else until
+                give_up_at = now + time_left(until, now, effect)
+                within = min(context.connector.response_timeout, give_up_at - now)
+            if effect.once:
+                session.aim(effect)
+                _ensure_open(context, session, name)
             try:
-                outcome = session.call(call, min(self._connector.response_timeout, retry.time_left(monotonic())))
-            except (RedisConnectionError, RedisTimeoutError) as error:
-                failure = error
-            except ServerRefused as error:  # the session that was opened anew
-                error.changed_nothing = not retry.may_have_run
-                raise
-            else:
-                if isinstance(outcome, Answer):
-                    return outcome._replace(again=retry.may_have_run)
-                failure = outcome
-
-    def _ensure_open(self, session: Session | RoutedSession, name: str) -> None:
-        """Open the session, with retries: the call that comes next is sent only once."""
-        if session.is_open:
-            with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
-                session.listen()  # a connection that ended while it was idle is found out only now, and closed
-        if not session.is_open:
-            try:
-                outcome: Answer | ErrorReply | Exception = session.call(PROBE, self._connector.response_timeout)
+                outcome: Answer | ErrorReply | Exception = session.call(effect, within)
             except (RedisConnectionError, RedisTimeoutError) as error:
                 outcome = error
+            except (ServerRefused, ServerUnsupported):
+                if attempt is not None:
+                    attempt.refused()
+                raise
             if not isinstance(outcome, Answer):
-                self._call_again(session, PROBE, outcome, Retry(name, monotonic(), self._retry_for))
+                try:
+                    retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                    outcome = _call_again(context.connector, session, effect, outcome, retry)
+                except ServerRefused as error:
+                    if attempt is not None:
+                        attempt.answered(effect, error)
+                    effect = steps.throw(error)
+                    continue
+                if attempt is not None and outcome.again:
+                    attempt.answered(effect, outcome)
+            effect = steps.send(outcome)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except HandfastError:
+        raise
+    except BaseException as error:
+        session.close()
+        if attempt is not None and isinstance(error, RedisConnectionError | RedisTimeoutError):
+            attempt.is_unanswered = True
+        context.connector.blame(error)
+        raise
+    finally:
+        pool.give(session)
+
+
+def _call_again(
+    connector: SyncConnector,
+    session: Session | RoutedSession,
+    call: Call,
+    failure: ErrorReply | Exception,
+    retry: Retry,
+) -> Answer:
+    """Send a call again after a failure that may pass. Raise one that does not."""
+    while True:
+        if isinstance(failure, Exception):
+            reached, silent = connector.reached, isinstance(failure, RedisTimeoutError)
+            verdict = retry.after_break(failure, monotonic(), may_recover=reached, silent=silent)
+        else:
+            verdict = retry.after_refusal(failure, monotonic())
+        if verdict.reconnect:
+            session.close()
+        if verdict.error is not None:
+            raise verdict.error
+        time.sleep(verdict.pause)
+        try:
+            outcome = session.call(call, min(connector.response_timeout, retry.time_left(monotonic())))
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            failure = error
+        except ServerRefused as error:  # the session that was opened anew
+            error.changed_nothing = not retry.may_have_run
+            raise
+        else:
+            if isinstance(outcome, Answer):
+                return outcome._replace(again=retry.may_have_run)
+            failure = outcome
+
+
+def _ensure_open(context: Context, session: Session | RoutedSession, name: str) -> None:
+    """Open the session, with retries: the call that comes next is sent only once."""
+    if session.is_open:
+        with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
+            session.listen()  # a connection that ended while it was idle is found out only now, and closed
+    if not session.is_open:
+        try:
+            outcome: Answer | ErrorReply | Exception = session.call(PROBE, context.connector.response_timeout)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            outcome = error
+        if not isinstance(outcome, Answer):
+            retry = Retry(name, monotonic(), context.retry_for)
+            _call_again(context.connector, session, PROBE, outcome, retry)

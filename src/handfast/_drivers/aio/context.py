@@ -2,7 +2,7 @@
 
 It ends with the client or with the loop. `asyncio.run` closes its asynchronous generators after the last task, and each
 context starts one, so that its connection is closed while there still is a loop to do it with. A loop that is closed
-without even that leaves a connection that is closed later, by `LoopContext.close_now`.
+without even that leaves a connection that is closed later, by `Context.close_now`.
 
 What belongs to a loop may only be touched by the thread that runs it: `call_on` sees to that.
 """
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from handfast._drivers.aio.session import Session
     from handfast._drivers.aio.shared_waits import SharedWaits
 
-__all__ = ["LoopContext", "call_on", "current_task", "runs_here"]
+__all__ = ["Context", "call_on", "current_task", "runs_here"]
 
 
-class LoopContext:
+class Context:
     """Session, renewer and leases, under a client id of their own. Made within the running loop."""
 
     def __init__(
@@ -123,6 +123,10 @@ class LoopContext:
         """Note from any thread that a lease of this context is lost."""
         self.leases.lose(lease, reason, monotonic())
         call_on(self.loop, self.renewer.notify_lost, lease)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.loop.is_closed()
 
     async def close(self, *, gives_up: bool) -> None:
         """Fail the waiters, let them clean up, and then close the connection.

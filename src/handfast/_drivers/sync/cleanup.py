@@ -1,0 +1,43 @@
+"""Undo what callers have given up: in their own threads, though not for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from handfast._drivers import log
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._drivers.sync.context import Context
+from handfast._drivers.sync.performing import run
+from handfast._engine.effects import Steps
+from handfast._protocol.retry import UNDO_WAIT
+
+__all__ = ["clean_up"]
+
+T = TypeVar("T")
+
+
+def clean_up(
+    context: Context,
+    undos: Sequence[Callable[[], Steps[T]]],
+    name: str,
+    apart: Sequence[Callable[[], Steps[Any]]] = (),
+) -> list[T | None]:
+    """Perform undos: in this thread for UNDO_WAIT seconds, and in the background after that; those ``apart`` at once.
+
+    Return what each of them returned; None for one that goes on. An interrupt leaves all to the background.
+    """
+    until, left, results = monotonic() + UNDO_WAIT, [*undos], list[T | None]()
+    try:
+        while left and monotonic() < until:
+            try:
+                results.append(run(context, left[0](), name, until))
+                del left[0]
+            except OWN_ERRORS as error:
+                log.unfinished_cleanup(name, error)
+                break
+    finally:
+        for undo in [*left, *apart]:
+            context.renewer.clean_up(undo())
+    return [*results, *[None] * len(left)]
