@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -27,7 +28,7 @@ from handfast._drivers.addresses import (
     sentinels_of,
     url_of_environment,
 )
-from handfast._drivers.failures import SILENT
+from handfast._drivers.failures import SILENT, hello_refused, no_primary, setup_failed
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
@@ -71,6 +72,8 @@ class Connector:
     """redis-py's retry object that never retries."""
     other: ClassVar[str]
     """The class that takes clients of the other module."""
+    unwrapped: ClassVar[tuple[type[Exception], ...]] = ()
+    """The errors of the network that reach the connector as they are. redis-py wraps the others."""
 
     heard: bool = False
     """Whether a message ever reached one of these connections. They probe it until one has."""
@@ -267,6 +270,20 @@ class Connector:
         """Whether this is the embedded server, which Handfast starts for the processes of a user."""
         return self._restart_server is not None
 
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the error to raise for one of connecting: what says more in other words, see `hello_refused`, or itself."""
+        wrapped = error.__cause__
+        if isinstance(error, self.library.sentinel.MasterNotFoundError):
+            return _from(no_primary(cast("RedisConnectionError", error)), None)
+        if isinstance(wrapped, RedisError):  # some connection classes wrap the real error
+            return _from(hello_refused(wrapped) or wrapped, None)
+        if (refusal := hello_refused(error)) is not None:
+            return _from(refusal, error)
+        real = wrapped if type(error) is RedisConnectionError else error  # asyncio's wrap what they do not expect
+        if not isinstance(real, Exception) or isinstance(real, (RedisError, *self.unwrapped)):
+            return error
+        return _from(setup_failed(real, self._settings), real)
+
     def _to_be_proven(self, identity: Any) -> Engine | None:
         settings = self._settings
         place = settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
@@ -319,6 +336,12 @@ class Connector:
         if self.service is not None:
             settings["connection_pool"] = self._pool_here().connection_kwargs["connection_pool"]
         return self._connection_class(**settings)
+
+
+def _from(error: Exception, cause: BaseException | None) -> Exception:
+    """Return an error with its cause, as ``raise … from …`` sets it."""
+    error.__cause__ = cause
+    return error
 
 
 def _place(client: Any) -> str:

@@ -9,14 +9,12 @@ from typing import Any, ClassVar
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from handfast._drivers.aio.threads import in_thread, looking_up_apart, providing_apart
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import hello_refused, no_primary, setup_failed
 from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
 
 __all__ = ["AsyncConnector"]
@@ -31,6 +29,7 @@ class AsyncConnector(Connector):
     library: ClassVar[Any] = redis.asyncio
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "Handfast"
+    unwrapped: ClassVar[tuple[type[Exception], ...]] = (OSError, EOFError)
     takes_threads: ClassVar[bool] = True
     """Whether it connects on event loops of other threads, too. The simulator's has one for everything."""
 
@@ -103,18 +102,9 @@ class AsyncConnector(Connector):
         except BaseException as error:
             with contextlib.suppress(Exception):
                 await connection.disconnect(nowait=True)
-            if isinstance(error, MasterNotFoundError):
-                raise no_primary(error) from None
-            if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
-                raise hello_refused(error.__cause__) or error.__cause__ from None
-            real = (
-                error.__cause__ if type(error) is RedisConnectionError else error
-            )  # and all wrap what they do not expect
-            if isinstance(real, Exception) and not isinstance(real, RedisError | OSError | EOFError):
-                raise setup_failed(real, self._settings) from real
-            if (refusal := hello_refused(error)) is not None:
-                raise refusal from error
-            raise
+            if (explained := self._explained(error)) is error:
+                raise
+            raise explained  # noqa: B904 -- it says itself what caused it
         finally:
             for pool in pools:
                 await pool.disconnect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import threading
 import time
@@ -12,14 +13,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import hello_refused, no_primary, setup_failed
 from handfast._drivers.sync.handlers import raise_from_handler
-from handfast._engine.effects import Call
 from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated
 from handfast.errors import ServerUnsupported
 
@@ -36,18 +34,6 @@ class SyncConnector(Connector):
     @staticmethod
     def _here() -> object:
         return threading.current_thread()
-
-    def ask(self, call: Call, timeout: float) -> Any:
-        """Send a command on a connection of its own, and return the reply as redis-py reads it.
-
-        Its errors pass through.
-        """
-        connection: Any = self.connect(timeout)
-        try:
-            connection.send_packed_command([call.prefix.evalsha + call.packed])
-            return connection.read_response()
-        finally:
-            connection.disconnect()
 
     def meet(self, identity: Any, key: str) -> None:
         """Take what the server says of itself, and have it prove what that leaves open; ``key`` may be written for it.
@@ -85,31 +71,28 @@ class SyncConnector(Connector):
                 "or asyncio"
             )
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-        pools = self._pools_of_sentinels(inf if timeout is None else timeout)
-        connection: AbstractConnection = self._make(**limits)
         try:
-            connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
-        except MasterNotFoundError as error:
-            raise_from_handler(error)
-            raise no_primary(error) from None
-        except RedisConnectionError as error:
-            raise_from_handler(error)
-            if (refusal := hello_refused(error)) is not None:
-                raise refusal from error
+            return self._connect(limits)
+        except RedisConnectionError:
             if self._restart_server is None:
                 raise
             self._restart_server()
-            connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
+            return self._connect(limits)
+
+    def _connect(self, limits: dict[str, float]) -> AbstractConnection:
+        pools = self._pools_of_sentinels(min(limits.values(), default=inf))
+        connection: Any = self._make(**limits)
+        try:
+            connection.connect()
         except Exception as error:
             raise_from_handler(error)
-            connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
-            if (refusal := hello_refused(error)) is not None:
-                raise refusal from error
-            if isinstance(error, RedisError):
+            with contextlib.suppress(Exception):
+                connection.disconnect()
+            if (explained := self._explained(error)) is error:
                 raise
-            raise setup_failed(error, self._settings) from error
+            raise explained  # noqa: B904 -- it says itself what caused it
         finally:
             for pool in pools:
                 pool.disconnect()
         self._note_reached(connection)
-        return connection
+        return connection  # type: ignore[no-any-return]  # redis-py's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
@@ -87,7 +88,7 @@ class Routes:
                 if error is not None and left <= 0:
                     raise error
                 try:
-                    reply = self._connector.at(node).ask(SHARES, max(MIN_TIMEOUT_S, min(patience, left)))
+                    reply = _ask(self._connector.at(node), max(MIN_TIMEOUT_S, min(patience, left)))
                 except AuthenticationError:
                     raise
                 except ResponseError as refusal:
@@ -102,3 +103,13 @@ class Routes:
                     error = outside_cluster()
         if error is not None:
             raise error
+
+
+def _ask(connector: SyncConnector, timeout: float) -> Any:
+    """Ask a node for the shares, on a connection of its own. Errors of the client library pass through."""
+    connection: Any = connector.connect(timeout)
+    try:
+        connection.send_packed_command([SHARES.prefix.evalsha + SHARES.packed])
+        return connection.read_response()
+    finally:
+        connection.disconnect()
