@@ -3,6 +3,8 @@ from handfast._api.aio import AcquireContext as AcquireContext
 from handfast._api.aio.autocomplete import AsyncAutocomplete as AsyncAutocomplete
 from handfast._api.aio.client import AsyncHandfast as AsyncHandfast
 from handfast._api.aio.debounce import AsyncDebounce as AsyncDebounce
+from handfast._api.aio.election import AsyncElection as AsyncElection
+from handfast._api.aio.election import AsyncLeadership as AsyncLeadership
 from handfast._api.aio.latch import AsyncLatch as AsyncLatch
 from handfast._api.aio.lease import AsyncLease as AsyncLease
 from handfast._api.aio.limiter import AsyncAdmission as AsyncAdmission
@@ -23,6 +25,8 @@ from handfast._api.aio.semaphore import AsyncSemaphore as AsyncSemaphore
 from handfast._api.sync.autocomplete import Autocomplete as Autocomplete
 from handfast._api.sync.client import Handfast as Handfast
 from handfast._api.sync.debounce import Debounce as Debounce
+from handfast._api.sync.election import Election as Election
+from handfast._api.sync.election import Leadership as Leadership
 from handfast._api.sync.latch import Latch as Latch
 from handfast._api.sync.lease import Lease as Lease
 from handfast._api.sync.limiter import Admission as Admission
@@ -77,6 +81,7 @@ from handfast.errors import WouldDeadlock as WouldDeadlock
 from handfast.records import Advance as Advance
 from handfast.records import Holder as Holder
 from handfast.records import LatchStatus as LatchStatus
+from handfast.records import Leader as Leader
 from handfast.records import LimiterStatus as LimiterStatus
 from handfast.records import LockStatus as LockStatus
 from handfast.records import NameStatus as NameStatus
@@ -86,6 +91,7 @@ from handfast.records import Rate as Rate
 from handfast.records import RateStatus as RateStatus
 from handfast.records import Scored as Scored
 from handfast.records import ServerFinding as ServerFinding
+from handfast.records import Term as Term
 from handfast.records import Waiter as Waiter
 from handfast.script import HeaderError as HeaderError
 from handfast.script import Reply as Reply
@@ -101,8 +107,10 @@ __all__ = [
     "AsyncAdmission",
     "AsyncAutocomplete",
     "AsyncDebounce",
+    "AsyncElection",
     "AsyncHandfast",
     "AsyncLatch",
+    "AsyncLeadership",
     "AsyncLease",
     "AsyncLeaseOfAll",
     "AsyncLimiter",
@@ -125,6 +133,7 @@ __all__ = [
     "ClientClosed",
     "Debounce",
     "Duration",
+    "Election",
     "Handfast",
     "HandfastError",
     "HeaderError",
@@ -134,6 +143,8 @@ __all__ = [
     "Kind",
     "Latch",
     "LatchStatus",
+    "Leader",
+    "Leadership",
     "Lease",
     "LeaseLost",
     "LeaseOfAll",
@@ -177,6 +188,7 @@ __all__ = [
     "ServerFinding",
     "ServerRefused",
     "ServerUnsupported",
+    "Term",
     "UnknownLayout",
     "WaitTimeout",
     "Waiter",

@@ -44,6 +44,9 @@ KINDS: Mapping[str, ObjectKind] = {
     ),
     "semaphore": ObjectKind({"semaphore": ("Semaphore",)}, "permit", limit=0),
     "rwlock": ObjectKind({"rwlock": ("RWLock", "ReadLock", "WriteLock", "RWLease")}, "permit", limit=MAX_PERMITS),
+    "election": ObjectKind(
+        {"election": ("Election", "Leadership")}, "election", commands=("hgetall",), records=("Leader", "Term"), limit=1
+    ),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")

@@ -17,6 +17,7 @@ __all__ = [
     "Advance",
     "Holder",
     "LatchStatus",
+    "Leader",
     "LimiterStatus",
     "LockStatus",
     "NameStatus",
@@ -26,6 +27,7 @@ __all__ = [
     "RateStatus",
     "Scored",
     "ServerFinding",
+    "Term",
     "Waiter",
 ]
 
@@ -51,6 +53,7 @@ class Holder:
             or task.
         released: True if its holder has released it, and the name stays taken for what is left of its ``at_least``.
         lock_all: True if it was acquired by `lock_all`, together with other names.
+        value: Data that its holder shows to others, as the ``value`` of an election; without it the empty text.
     """
 
     token: str
@@ -63,6 +66,7 @@ class Holder:
     owner: str
     released: bool
     lock_all: bool
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class Waiter:
         exclusive: True if it requests all permits: a waiter for a lock, a writer.
         owner: Who requests it; see `Holder.owner`.
         lock_all: True if it is requested by `lock_all`, together with other names.
+        value: Data that it shows to others; see `Holder.value`.
     """
 
     token: str
@@ -88,6 +93,7 @@ class Waiter:
     exclusive: bool
     owner: str
     lock_all: bool
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +260,51 @@ class LimiterStatus:
         by = f" by {self.last.by}" if self.last is not None and self.last.what == "pause" else ""
         pause = f"; paused for {self.paused_for:,.1f} s{by}" if self.paused_for else ""
         return f"{', '.join(map(str, self.rates))}; {self.waiting:,} waiting{pause}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of an election, at an instant of the server.
+
+    Attributes:
+        value: The ``value`` of its election, such as an address; without it the empty text.
+        label: The label of its client, by default its host name and process id.
+        fence: The fencing token of its term; see `Lease.fence`.
+        led_for: Seconds since it was elected.
+        remaining: Seconds until its lease ends unless it is renewed.
+        transitions: How many terms there were, this one included. It starts at 1 again when no one led for an hour, or
+            when the server has lost its keys.
+        candidates: How many candidates wait.
+    """
+
+    value: str
+    label: str
+    fence: int
+    led_for: float
+    remaining: float
+    transitions: int
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of an election, as its leader announced it.
+
+    Attributes:
+        value: The ``value`` of the leader's election.
+        label: The label of the leader's client.
+        fence: The fencing token of the term; see `Lease.fence`.
+        began: When it began, on the server's clock.
+        ended: When its end was announced; None while it lasts, and where the leader died.
+        why: ``resigned``, or why the lease was lost, as LeaseLost says it; None without an announced end.
+    """
+
+    value: str
+    label: str
+    fence: int
+    began: datetime
+    ended: datetime | None
+    why: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ OPERATOR = "operator", "secret"
 
 USED = {
     "test_lock": ["lock"],
-    "test_renewer": ["lock", "semaphore"],
+    "test_renewer": ["election", "lock", "semaphore"],
+    "test_election": ["election"],
     "test_lost_calls": ["lock"],
     "test_sync_faults": ["lock"],
     "test_aio_cancel": ["lock"],

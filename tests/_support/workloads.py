@@ -206,6 +206,36 @@ class _Side:
         self.status, self.force_release = rwlock.status, rwlock.force_release
 
 
+async def _election(workload: Workload) -> None:
+    """A term that is observed, and the terms of the past."""
+    await _leases(workload, "election", lambda client, name, **more: client.election(name, ttl=TTL, **more))
+
+    async def observe() -> None:
+        await workload.record("observe", _first_leader, workload.one.election("o"))
+
+    observing = workload.api.start(observe)
+    await workload.wait_for_key("{hf:election:o}:watchers", 1)
+    lease = await workload.record("lead", workload.other.election("o", ttl=TTL, value="v").acquire)
+    await workload.join(observing)
+    await workload.record("leader", workload.one.election("o").leader)
+    await workload.record("history", workload.one.election("o").history)
+    if lease is not None:
+        await workload.record("resign", lease.release)
+
+
+def _first_leader(election: Any) -> Any:
+    """Return the first leader that is observed; in asyncio what is awaited for that."""
+
+    async def seen() -> Any:
+        async for leader in election.observe():
+            if leader is not None:
+                return leader
+        return None
+
+    observed = election.observe()
+    return seen() if hasattr(observed, "__aiter__") else next(one for one in observed if one is not None)
+
+
 async def _lock_all(workload: Workload) -> None:
     await _leases(
         workload, "lock", lambda client, name, **more: client.lock_all([name, f"{name}-too"], ttl=TTL, **more)
@@ -403,6 +433,7 @@ WORKLOADS: dict[str, Script] = {
     "lock_all": _lock_all,
     "limiter": _limiter,
     "debounce": _debounce,
+    "election": _election,
     "latch": _sample("latch"),
     "once": _once,
     "names": _names,

@@ -180,6 +180,9 @@ class NullDriver:
         """Return the answer that waits for nothing."""
         return _perform(steps(until))
 
+    def perform_later(self, lease: LeaseState, steps: Steps[object]) -> None:
+        """Do nothing: there is no one to tell."""
+
     def undo(self, attempt: BaseAttempt) -> None:
         """Do nothing: there is nothing to leave behind."""
 

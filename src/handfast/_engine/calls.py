@@ -17,7 +17,7 @@ from handfast._engine.effects import Acknowledgement, Answer, Call, Found, Joini
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
-from handfast._engine.records import encode_label
+from handfast._engine.records import encode_label, value_word
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
@@ -134,6 +134,7 @@ class PermitRequest(Request):
         "_queue",
         "_tail",
         "_try_tail",
+        "_value",
         "_wants",
         "_whole_grant",
         "limit",
@@ -151,7 +152,8 @@ class PermitRequest(Request):
         self._keys = b"".join(keys)
         self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
-        self._join = Joining(keys[0], self._whole_grant) if limit == 1 else None
+        self._value = value_word(options.value)
+        self._join = Joining(keys[0], self._whole_grant) if limit == 1 and not self._value else None
         self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
         self._tail = b"\r\n" + self._queue
         self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
@@ -183,16 +185,29 @@ class PermitRequest(Request):
         number = _pack_caller(caller)
         if ticket or len(token) != TOKEN_SIZE:
             args = self._keys + bulk(token) + _with_ticket(self._queue, ticket)
-            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
+            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number, value=self._value)
         return make_call(
-            (ACQUIRE.prefix, self._head, token, self._tail, token, self._wants, number, self._join, False, None, None)
+            (
+                ACQUIRE.prefix,
+                self._head,
+                token,
+                self._tail,
+                token,
+                self._wants,
+                number,
+                self._join,
+                False,
+                None,
+                None,
+                self._value,
+            )
         )
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         number = _pack_caller(caller)
         if len(token) != TOKEN_SIZE:
             args = b"%b$%d\r\n%b%b" % (self._keys, len(token), token, self._try_tail)
-            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number)
+            return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=number, value=self._value)
         return make_call(
             (
                 ACQUIRE.prefix,
@@ -206,6 +221,7 @@ class PermitRequest(Request):
                 False,
                 None,
                 None,
+                self._value,
             )
         )
 
@@ -213,7 +229,9 @@ class PermitRequest(Request):
         options = ("copies" * copies, self.at_least_ms * 1000) if copies or self.at_least_ms else ()
         if options or len(token) != TOKEN_SIZE:
             return Call(RELEASE.prefix_for(len(PARTS), 1 + len(options)), self._keys + pack((token, *options)))
-        return make_call((RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._join, False, None, None))
+        return make_call(
+            (RELEASE.prefix, self._head, token, b"\r\n", b"", b"", b"", self._join, False, None, None, b"")
+        )
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         args = self._keys + bulk(token) + bulk(ttl_ms)

@@ -9,6 +9,7 @@ __all__ = [
     "DEFAULT_REPLICA_TIMEOUT_S",
     "DEFAULT_RESPONSE_S",
     "DEFAULT_RETRY_S",
+    "DEFAULT_TERM_S",
     "DEFAULT_TTL_S",
     "EMBEDDED",
     "NULL",
@@ -18,6 +19,9 @@ __all__ = [
 
 DEFAULT_TTL_S = 30.0
 """``ttl``, in seconds: how long a name stays taken after its holder died. Renewals go out every third of it."""
+
+DEFAULT_TERM_S = 15.0
+"""``ttl`` of an election, in seconds: for how long no one leads after a leader has died."""
 
 DEFAULT_KEEP_S = 86_400.0
 """``keep`` of `once`, in seconds: a day, after which clients do not repeat a request any more."""

@@ -105,6 +105,8 @@ class Call(NamedTuple):
     slot: int | None = None
     """In a cluster, a slot of the primary that is asked, for commands without keys; None where any node will do. Others
     go to that of their keys."""
+    value: bytes = b""
+    """The end of the record: the words behind the owner text."""
 
     @property
     def packed(self) -> bytes:
@@ -113,11 +115,11 @@ class Call(NamedTuple):
 
     def record(self, owner: bytes) -> bytes:
         """Return the last argument of a call that may wait, packed; ``owner`` is the owner text of the session."""
-        return bulk(self.wants + self.caller + owner)
+        return bulk(self.wants + self.caller + owner + self.value)
 
 
 make_call: Callable[
-    [tuple[CommandPrefix, bytes, bytes, bytes, bytes, bytes, bytes, Joining | None, bool, None, None]], Call
+    [tuple[CommandPrefix, bytes, bytes, bytes, bytes, bytes, bytes, Joining | None, bool, None, None, bytes]], Call
 ] = partial(tuple.__new__, Call)
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 

@@ -152,6 +152,8 @@ class Exchange:
         if not waiter:
             return head, args, token, tail
         owner = self.owner if self._shards is None else self._shards.owner(call)
+        if call.value:
+            owner += call.value
         return (
             head,
             args,

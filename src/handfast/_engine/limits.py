@@ -91,7 +91,7 @@ class LimitRequest(ObjectRequest):
         shape = self._shapes.get("acquire") or self._shaped("acquire")
         tail, joining = shape.tail % (double(patience_us), double(ticket)), None if ticket else self._join
         return make_call(
-            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", joining, False, None, None)
+            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", joining, False, None, None, b"")
         )
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:

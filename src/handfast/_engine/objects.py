@@ -75,7 +75,7 @@ class ObjectRequest:
             tail += pack(more)
         waiter = b"" if wants is None else token
         if len(token) == TOKEN_SIZE:
-            return make_call((prefix, head, token, tail, waiter, wants or b"", b"", None, False, None, None))
+            return make_call((prefix, head, token, tail, waiter, wants or b"", b"", None, False, None, None, b""))
         args = keys + (b"$%d\r\n%b" % (len(token), token) if token else b"") + tail
         return Call(prefix, args, waiter=waiter, wants=wants or b"")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement
-from handfast._engine.validate import check_int, lease_times, milliseconds, wait_seconds
+from handfast._engine.validate import MAX_VALUE_BYTES, check_int, lease_times, milliseconds, utf8, wait_seconds
 from handfast._kinds import MAX_PERMITS
 from handfast.arguments import Duration
 
@@ -31,6 +31,8 @@ class LeaseOptions(NamedTuple):
     """Milliseconds from the grant for which the lock stays taken, also after a release."""
     acknowledgement: Acknowledgement | None = None
     """The replicas that grants and renewals wait for; None waits for none."""
+    value: str = ""
+    """Data that others read with the status, at most 1 KiB of UTF-8."""
 
 
 def lease_options(
@@ -42,6 +44,7 @@ def lease_options(
     max_hold: Duration | None,
     at_least: Duration | None = None,
     acknowledgement: Acknowledgement | None = None,
+    value: str = "",
 ) -> LeaseOptions:
     """Check the options given to a method of the client. Raises TypeError and ValueError."""
     ttl_ms, longest = lease_times(ttl, max_hold)
@@ -49,4 +52,7 @@ def lease_options(
     if at_least_ms > longest * 1000:
         raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
     max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
-    return LeaseOptions(ttl_ms, renew, max_waiters, wait_seconds(timeout), longest, at_least_ms, acknowledgement)
+    if value != "":
+        utf8(value, "value", MAX_VALUE_BYTES)
+    seconds = wait_seconds(timeout)
+    return LeaseOptions(ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, value)

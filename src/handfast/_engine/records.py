@@ -5,7 +5,8 @@ The twin of ``lua/lib/record.lua``.
     mark weight limit claim_ms caller, as doubles, and inbox control label words..., as text
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
-words are ``name=value``; there are none yet, and a reader passes over those whose names it does not know.
+words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others. A reader passes over words
+whose names it does not know.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record"]
+__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record", "value_word"]
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
+
+_VALUE = "value="
 
 
 class Record(NamedTuple):
@@ -32,6 +35,7 @@ class Record(NamedTuple):
     inbox: str
     control: str
     label: str
+    value: str = ""
 
     @property
     def of_several(self) -> bool:
@@ -58,6 +62,11 @@ def owner_text(inbox: str, control: str, label: str) -> str:
     return f"{inbox} {control} {encode_label(label)}"
 
 
+def value_word(value: str) -> bytes:
+    """The word of a record with data for others; empty for the empty text."""
+    return f" {_VALUE}{encode_label(value)}".encode() if value else b""
+
+
 def encode_label(label: str) -> str:
     """Percent-encode what would end a label."""
     return quote(label, safe=":;=,/@")
@@ -68,8 +77,10 @@ def read_record(text: bytes) -> Record | None:
     if not text:
         return None
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
-    inbox, control, label, *_ = map(printable, map(unquote, text[_NUMBERS.size :].decode(errors="replace").split(" ")))
-    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label)
+    inbox, control, label, *words = text[_NUMBERS.size :].decode(errors="replace").split(" ")
+    value = next((unquote(word.removeprefix(_VALUE)) for word in words if word.startswith(_VALUE)), "")
+    inbox, control, label = map(printable, map(unquote, (inbox, control, label)))
+    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value)
 
 
 class Action(NamedTuple):

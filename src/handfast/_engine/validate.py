@@ -22,6 +22,7 @@ __all__ = [
     "MAX_ITEMS",
     "MAX_LABEL_BYTES",
     "MAX_NAME_BYTES",
+    "MAX_VALUE_BYTES",
     "check_cancel",
     "check_choice",
     "check_int",
@@ -58,6 +59,9 @@ MAX_REASON_BYTES = 1_000
 
 MAX_LABEL_BYTES = 200
 """Upper bound of a label, in bytes of UTF-8: every waiter and every holder has it in its record."""
+
+MAX_VALUE_BYTES = 1024
+"""Upper bound of a value, in bytes of UTF-8: the record of its holder or waiter has it, and each status reads it."""
 
 MIN_REPLICA_MS = 200
 """Lower bound of ``replica_timeout``: a server that waits for 0.1 s answers after 0.1 to 0.2 s."""

@@ -44,14 +44,17 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         exclusive = record.weight >= (resized or record.limit)
         owner, label, is_all = record.owner, record.label, record.of_several
         token, released = shown.removeprefix(RESTED), shown.startswith(RESTED)
+        times = remaining, held_for
         holders.append(
-            Holder(token, record.mark, record.weight, remaining, held_for, label, exclusive, owner, released, is_all)
+            Holder(token, record.mark, record.weight, *times, label, exclusive, owner, released, is_all, record.value)
         )
     waiters = []
     for position, (token, ticket, record) in enumerate(queued):
         waited_for, exclusive = max(0, now_us - ticket) / 1e6, record.weight >= (resized or record.limit)
         owner, label, is_all = record.owner, record.label, record.of_several
-        waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all))
+        waiters.append(
+            Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all, record.value)
+        )
     free = 0 if used < 0 else max(0, limit - used)
     waited, last = waited_us / 1e6, last_action(noted)
     ago = max(0, now_us - fence) / 1e6 if fence else None

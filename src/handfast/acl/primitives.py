@@ -96,6 +96,12 @@ def _object(kind: str, namespace: str) -> Use:
     return Use(tuple(map(load, names)), frozenset(KINDS[kind].commands), (keys_of_kind(namespace, kind),))
 
 
+def _election(namespace: str) -> Use:
+    """Return what it takes to campaign, to observe, and to read the last terms."""
+    leads, sees = _permits("election", namespace), _object("election", namespace)
+    return Use(leads.scripts + sees.scripts, leads.plain | sees.plain, leads.keys)
+
+
 def _once(namespace: str) -> Use:
     place = KeySet(namespace, "once", "-")
     request = OnceRequest(place, LeaseOptions(1, max_waiters=1), keep_ms=1, refresh_ms=NEVER)
@@ -166,6 +172,7 @@ _OWN: dict[str, Callable[[str], Use]] = {
     "lock": partial(_permits, "lock", more=_batches),
     "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
+    "election": _election,
     "once": _once,
 }
 """Kinds with leases, which share their scripts."""

@@ -27,6 +27,7 @@ KINDS = {
     "read lock": lambda client, name="a b", **options: client.rwlock(name, **options).read(),
     "write lock": lambda client, name="a b", **options: client.rwlock(name, **options).write(),
     "lock_all": lambda client, name="a b", **options: client.lock_all([name], **options),
+    "election": lambda client, name="a b", **options: client.election(name, **options),
 }
 NAMES = {
     "lock": ("Lock", "Lease"),
@@ -35,6 +36,7 @@ NAMES = {
     "read lock": ("ReadLock", "RWLease"),
     "write lock": ("WriteLock", "RWLease"),
     "lock_all": ("LockAll", "LeaseOfAll"),
+    "election": ("Election", "Leadership"),
 }
 CLOSED = "this client was closed; make a new one"
 
@@ -109,7 +111,7 @@ WHERE = [base, driver, performing, session, transport, exchange, sync_object, as
 
 
 def test_every_kind_is_asked():
-    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "once"}
+    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "election", "once"}
 
 
 async def start(api, raw, kind, client):

@@ -10,7 +10,7 @@ import redis
 
 from handfast import LeaseLost
 from handfast._drivers.sync import renewer as sync_renewer
-from handfast._protocol import retry
+from handfast._protocol import electing, retry
 from handfast._protocol.lease import release
 from handfast.acl import scripts_for
 from handfast.embedded import PrivateServer
@@ -18,7 +18,7 @@ from handfast.testing import FaultProxy, containing, script
 from tests._support.apis import ASYNCIO, renewer_of, until_queued
 from tests._support.engine import Engine
 from tests._support.family import scripts_run, until_listening
-from tests._support.helpers import eventually_async, settled
+from tests._support.helpers import eventually, eventually_async, settled
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 
@@ -76,6 +76,15 @@ def test_a_connection_is_waited_for_no_longer_than_a_part_of_what_the_first_leas
     monkeypatch.setattr(sync_renewer, "TICK_S", 3600.0)
     with hf.lock("long", ttl=600), hf.lock("short", ttl=60) as lease:
         assert 0 < hf._driver._here.renewer._spare_time() < lease.remaining() / 2
+
+
+def test_the_first_cleanup_begins_at_once(hf, raw, monkeypatch):
+    """It starts the renewal thread, which has not made its pipe then."""
+    monkeypatch.setattr(sync_renewer, "TICK_S", 3600.0)
+    renewer = hf._driver._here.renewer
+    assert renewer._thread is None
+    renewer.clean_up(electing.announce(hf.election("a")._terms, 1, "one two three", ends=False))
+    eventually(lambda: raw.exists("{hf:election:a}:terms"))
 
 
 def test_revocations_of_unknown_leases_do_not_pile_up(hf):

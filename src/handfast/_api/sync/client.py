@@ -27,6 +27,7 @@ from handfast._engine.defaults import (
     DEFAULT_MAX_WAITERS,
     DEFAULT_REPLICA_TIMEOUT_S,
     DEFAULT_RETRY_S,
+    DEFAULT_TERM_S,
     DEFAULT_TTL_S,
     EMBEDDED,
     REFRESH_PAUSE_S,
@@ -53,6 +54,7 @@ from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, Redis
 if TYPE_CHECKING:
     from handfast._api.sync.autocomplete import Autocomplete
     from handfast._api.sync.debounce import Debounce
+    from handfast._api.sync.election import Election
     from handfast._api.sync.latch import Latch
     from handfast._api.sync.limiter import Limiter
     from handfast._api.sync.once import Once
@@ -552,6 +554,58 @@ class Handfast(BlockOnly, PublicObject):
         place = KeySet(self._namespace, "debounce", name)
         request = ObjectRequest(place, quiet_ms=quiet_ms, at_most_ms=at_most_ms)
         return Debounce(self._driver, request, parameter_names(by))
+
+    def election(  # noqa: D417 -- as for `lock`
+        self,
+        name: str,
+        *_args: Never,
+        value: str = "",
+        ttl: Duration = DEFAULT_TERM_S,
+        on_lost: OnLost = "raise",
+        max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
+        max_hold: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
+        **_options: Never,
+    ) -> Election:
+        """Return the election of a name: one candidate leads at a time, the others wait in turn. No I/O.
+
+        Example:
+            with hf.election("scheduler", value="http://10.0.0.5:8000") as term:
+                ...
+
+        The other options are those of `lock`.
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the election.
+            value: What others see of this candidate, such as an address: up to 1 KiB of UTF-8.
+            ttl: Seconds (a number or a timedelta) after which a term ends unless it is renewed, from 0.001 s to 366 days:
+                for how long no one leads after a leader has died.
+
+        Returns:
+            The election. No one campaigns yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
+        if _args or _options:
+            raise unknown_options(self.election, _args, _options)
+        from handfast._api.sync.election import Election
+
+        permits = PermitRequest(
+            KeySet(self._namespace, "election", name),
+            lease_options(
+                ttl,
+                max_waiters=max_waiters,
+                timeout=timeout,
+                max_hold=max_hold,
+                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+                value=value,
+            ),
+        )
+        return Election(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> Latch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.

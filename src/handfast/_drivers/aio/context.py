@@ -26,7 +26,7 @@ from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
-from handfast._engine.effects import Call
+from handfast._engine.effects import Call, Steps
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
@@ -127,6 +127,10 @@ class Context:
     @property
     def is_closed(self) -> bool:
         return self.loop.is_closed()
+
+    def perform_later(self, steps: Steps[object]) -> None:
+        """Perform a protocol that nothing waits for, from any thread."""
+        call_on(self.loop, self.renewer.clean_up, steps)
 
     async def close(self, *, gives_up: bool) -> None:
         """Fail the waiters, let them clean up, and then close the connection.

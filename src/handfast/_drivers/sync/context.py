@@ -18,6 +18,7 @@ from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
+from handfast._engine.effects import Steps
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
@@ -89,6 +90,7 @@ class Context:
         self._watch = watch
         self.receive: Callable[[LeaseState], None] = self.pool.receive
         self.remove: Callable[[LeaseState], None] = self.renewer.remove
+        self.perform_later: Callable[[Steps[object]], None] = self.renewer.clean_up
         self.lose: Callable[[LeaseState, str], None] = self.renewer.lose
 
     @property

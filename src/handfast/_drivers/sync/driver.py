@@ -247,6 +247,13 @@ class SyncDriver(Contexts):
         renewed = [part for part in lease.parts if owner.leases.pop(part.token, None) is not None]
         return bool(renewed) and not self._closed and not owner.is_closed
 
+    def perform_later(self, lease: LeaseState, steps: Steps[object]) -> None:
+        """Perform a protocol on the side of a lease, in the background, for as long as an undo goes on at most.
+
+        May be called from any thread.
+        """
+        lease.owner.perform_later(steps)
+
     def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
         try:

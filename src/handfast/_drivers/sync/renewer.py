@@ -221,6 +221,8 @@ class Renewer(LossNotifier):
             return
         self._thread = threading.current_thread()
         self._waker.open()
+        if self._cleanups:
+            self._waker.wake()  # for those that were added before there was a pipe
         try:
             while not self._stopping:
                 try:

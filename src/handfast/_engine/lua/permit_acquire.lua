@@ -2,6 +2,8 @@
 --
 -- KEYS state tokens
 -- ARGV token request wants
+-- PACK request <dddd ttl_ms wait_ms max_waiters ticket
+-- PACK wants <ddd weight limit claim_ms
 -- REPLY granted fence lease_us
 -- REPLY - the fence, if it was granted for ttl_ms from now
 -- REPLY queued now_us position retry_us ticket
@@ -10,7 +12,6 @@
 -- REPLY exceeds_limit limit
 -- REPLY finished
 --
--- request is ttl_ms wait_ms max_waiters ticket, packed as doubles.
 -- ttl_ms is the lease of a grant that this script gives, or that permit_confirm gives a waiter: the keys live for it.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
 -- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of

@@ -1,0 +1,210 @@
+# Generated from _api/aio/election.py by tools/unasync.py: edit that file and run the tool.
+"""An election: one of several candidates leads at a time, and others see who."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, TypeVar
+
+from handfast._api.sync.inspectable import Inspectable
+from handfast._api.sync.lease import Lease
+from handfast._api.sync.primitive import Primitive
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.calls import PermitRequest
+from handfast._engine.objects import ObjectRequest
+from handfast._engine.validate import check_int, reply_seconds
+from handfast._naming import name_publicly
+from handfast._protocol import electing
+from handfast._protocol.asking import ObjectAttempt
+from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration, OnLost
+from handfast.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from handfast.records import Leader, Term
+
+__all__ = ["Election", "Leadership"]
+
+R = TypeVar("R")
+
+MAX_TERMS = 32
+"""Terms that the server remembers, as in ``election_announce.lua``."""
+
+
+class Leadership(Lease):
+    """The lease of a leader. It comes from the methods of an election, and ends with the term.
+
+    Example:
+        with hf.election("scheduler") as term:
+            plan(fence=term.fence)
+    """
+
+    __slots__ = ("_announce",)
+
+    def __init__(
+        self, driver: SyncDriver, state: LeaseState, on_lost: OnLost, announce: Callable[[str], object]
+    ) -> None:
+        super().__init__(driver, state, on_lost)
+        self._announce = announce
+
+    def release(self) -> bool:
+        """Resign: release the lease and hand it to the next candidate. Observers hear of it.
+
+        Returns:
+            True if this call released the lease; False if it was lost or released before.
+
+        Raises:
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        released = super().release()
+        if released:
+            self._announce("resigned")
+        return released
+
+    def _leave(self, error: BaseException | None) -> bool:
+        left = super()._leave(error)
+        if left and self._state.loss is None:
+            self._announce("resigned")
+        return left
+
+
+class Election(Inspectable, Primitive[Leadership]):
+    """A named election: one candidate leads, the others wait in the order in which they came. Made by ``election()``.
+
+    Every method of a lock is here: a leader is the holder of a lease, a candidate waits for it, and a term has a fence.
+    In addition, others read who leads (`leader`), hear of changes (`observe`), and see the last terms (`history`).
+
+    Example:
+        election = hf.election("scheduler", value="http://10.0.0.5:8000")
+
+        with election as term:
+            ...
+    """
+
+    _request: PermitRequest
+
+    def __init__(self, driver: SyncDriver, request: PermitRequest, on_lost: OnLost) -> None:
+        super().__init__(driver, request, on_lost)
+        self._terms = ObjectRequest(request.place)
+
+    def run(self, lead: Callable[[Leadership], R]) -> R:
+        """Campaign, and call a function for each term, until the function returns or raises.
+
+        After a loss it campaigns again, behind the other candidates. In the asyncio API the function is cancelled when
+        its term is lost. In the sync API it must look: `Lease.lost`, `Lease.check`, `Lease.lost_event`.
+
+        Example:
+            def lead(term):
+                while True:
+                    plan(fence=term.fence)
+
+            hf.election("scheduler").run(lead)
+
+        Args:
+            lead: Called with the lease of each term. A result that comes after the loss of its term is dropped, and so is
+                its LeaseLost.
+
+        Returns:
+            What the function returned.
+
+        Raises:
+            AcquireTimeout: The election was made with a ``timeout``, and others led for so long.
+            QueueFull: There are ``max_waiters`` candidates already.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        while True:
+            term = None
+            try:
+                with self.acquire() as term:
+                    return lead(term)
+            except LeaseLost:
+                if term is None or not term.lost:
+                    raise
+
+    def leader(self, *, timeout: Duration | None = None) -> Leader | None:
+        """Return who leads; None if no one does. Takes one round trip and changes nothing.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        return self._driver.look(electing.look(self._request), self.name, reply_seconds(timeout))
+
+    def observe(self) -> Iterator[Leader | None]:
+        """Yield who leads, now and after each change that is seen; None while no one does.
+
+        The latest leader is always seen; short terms in between may be missed. Leaders announce their terms. Of a leader
+        that dies the end of its lease tells. Tasks of an event loop that observe the same share a single request.
+
+        Example:
+            for leader in election.observe():
+                print(leader.value if leader else "no one leads")
+
+        Returns:
+            An iterator, which is asynchronous in the asyncio API.
+
+        Raises:
+            ServerRefused: The server refused, for example since it is out of memory.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        known = electing.NOTHING
+        while True:
+            request = self._terms.having(known=known)
+            attempt = self._driver.begin(ObjectAttempt, request)
+            steps = partial(electing.observe, attempt)
+            leader = electing.leader(self._driver.watch(attempt, steps, inf))
+            if known == (leader.fence if leader else 0):
+                return  # there is no server
+            known = leader.fence if leader else 0
+            yield leader
+
+    def history(self, limit: int = MAX_TERMS) -> tuple[Term, ...]:
+        """Return the last terms, the newest first. Takes one round trip and changes nothing.
+
+        The server remembers 32 terms, for 30 days after the last announcement. A term of a leader that died before its
+        announcement arrived is missing.
+
+        Args:
+            limit: How many terms, from 1 to 32.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``limit`` is no int.
+            ValueError: ``limit`` is out of range.
+        """
+        steps = electing.history(self._terms, check_int(limit, "limit", MAX_TERMS))
+        return self._driver.look(steps, self.name)
+
+    def _lease(self, state: LeaseState) -> Leadership:
+        announce = partial(self._announce, state)
+        state.callbacks.append(announce)
+        announce()
+        return Leadership(self._driver, state, self._on_lost, announce)
+
+    def _announce(self, state: LeaseState, why: str = "") -> None:
+        """Have observers told of the beginning of a term, or of its end: the loss, or another cause."""
+        text = electing.text_of(self._driver.label, self._request.options.value, state.loss or why)
+        ends = state.loss is not None or bool(why)
+        self._driver.perform_later(state, electing.announce(self._terms, state.fence, text, ends=ends))
+
+
+name_publicly(globals(), "handfast")

@@ -1,0 +1,255 @@
+"""Elections: terms, observers and history, in both APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from handfast import LeaseLost
+from handfast.testing import FaultProxy
+from tests._support.apis import ASYNCIO, SYNC
+from tests._support.helpers import awaited, eventually, eventually_async, settled
+
+SOON_S = 0.3
+"""A ttl in seconds that is to end."""
+
+
+async def observed(api, election, seen):
+    """Have all changes noted, until the task is cancelled."""
+    if api is ASYNCIO:
+        async for leader in election.observe():
+            seen.append(leader)
+
+    def observe():
+        with contextlib.suppress(Exception):  # the client is closed at the end of the test
+            for leader in election.observe():
+                seen.append(leader)
+
+    threading.Thread(target=observe, daemon=True).start()
+
+
+def values(seen):
+    return [leader.value if leader else None for leader in seen]
+
+
+async def test_a_term_is_a_lease_and_others_see_its_value(here, there):
+    election = here.election("a", value="http://10.0.0.5:8000")
+    assert await there.election("a").leader() is None
+    async with election as term:
+        leader = await there.election("a", value="other").leader()
+        assert (leader.value, leader.fence, leader.transitions, leader.candidates) == (
+            "http://10.0.0.5:8000",
+            term.fence,
+            1,
+            0,
+        )
+        assert 0 <= leader.led_for < leader.remaining <= 15
+        status = await there.election("a").status()
+        assert status.holders[0].value == "http://10.0.0.5:8000"
+        assert await there.election("a").try_acquire() is None
+    assert await there.election("a").leader() is None
+
+
+@pytest.mark.parametrize("value", ["", "a b|c=d\x1b%20", "\N{GRINNING FACE}" * 256, "x" * 1024])
+async def test_a_value_is_read_as_it_was_given(here, there, value):
+    async with here.election("a", value=value):
+        assert (await there.election("a").leader()).value == value
+
+
+@pytest.mark.parametrize("value", ["x" * 1025, "\N{GRINNING FACE}" * 257, "\ud800", b"x", 5, None])
+async def test_values_that_no_record_can_have_are_refused_before_any_io(here, value):
+    with pytest.raises((TypeError, ValueError), match="value must"):
+        here.election("a", value=value)
+
+
+async def test_candidates_lead_in_the_order_in_which_they_came(here, there):
+    term = await here.election("a", value="one").acquire()
+    async with asyncio.TaskGroup() as tasks:
+        second = tasks.create_task(awaited(there.election("a", value="two").acquire()))
+        await eventually_async(lambda: waiting(here, 1))
+        third = tasks.create_task(awaited(here.election("a", value="three").acquire()))
+        await eventually_async(lambda: waiting(here, 2))
+        status = await here.election("a").status()
+        assert [one.value for one in status.waiters] == ["two", "three"]
+        await term.release()
+        await (await second).release()
+        await (await third).release()
+    assert term.fence < second.result().fence < third.result().fence
+
+
+async def waiting(client, count):
+    return (await client.election("a").status()).waiting == count
+
+
+async def test_an_observer_sees_each_leader_and_each_vacancy(api, here, there):
+    seen = []
+    task = asyncio.create_task(observed(api, there.election("a"), seen))
+    await eventually_async(lambda: seen == [None])
+    for number in range(3):
+        async with here.election("a", value=str(number)):
+            await eventually_async(lambda number=number: values(seen)[-1] == str(number))
+        await eventually_async(lambda: seen[-1] is None)
+    assert values(seen) == [None, "0", None, "1", None, "2", None]
+    task.cancel()
+
+
+async def test_an_observer_sees_a_handover(api, here, there):
+    seen, election = [], here.election("a", value="one")
+    async with election:
+        task = asyncio.create_task(observed(api, there.election("a"), seen))
+        await eventually_async(lambda: values(seen) == ["one"])
+        second = asyncio.create_task(awaited(there.election("a", value="two").acquire()))
+        await eventually_async(lambda: waiting(here, 1))
+    async with await second:
+        await eventually_async(lambda: values(seen)[-1] == "two")
+    task.cancel()
+
+
+async def test_the_end_of_a_dead_leader_is_seen_when_its_lease_ends(api, server, here):
+    seen = []
+    async with api.client(server.url, release_at_exit=False) as mortal:
+        term = await mortal.election("a", ttl=SOON_S, value="dead").acquire()
+        task = asyncio.create_task(observed(api, here.election("a"), seen))
+        await eventually_async(lambda: values(seen) == ["dead"])
+    await eventually_async(lambda: values(seen) == ["dead", None])
+    assert term.lost
+    task.cancel()
+
+
+async def test_a_force_release_is_seen_and_noted_with_its_reason(api, here, there):
+    seen = []
+    term = await here.election("a").acquire()
+    task = asyncio.create_task(observed(api, there.election("a"), seen))
+    await eventually_async(lambda: len(seen) == 1)
+    assert await there.election("a").force_release(reason="maintenance") == 1
+    await eventually_async(lambda: seen[-1] is None)
+    await eventually_async(lambda: term.lost)
+
+    async def noted():
+        return "maintenance" in ((await there.election("a").history())[0].why or "")
+
+    await eventually_async(noted)
+    task.cancel()
+
+
+async def test_the_history_has_the_newest_term_first(here, there):
+    for number in range(40):
+        async with here.election("a", value=str(number)) as term:
+            pass
+    last = await here.election("a", value="last").acquire()
+
+    async def noted():
+        terms = await there.election("a").history()
+        return len(terms) == 32 and terms[0].fence == last.fence and terms[1].why == "resigned"
+
+    await eventually_async(noted)
+    terms = await there.election("a").history()
+    assert [one.value for one in terms] == ["last", *map(str, range(39, 8, -1))]
+    assert terms[0].ended is terms[0].why is None
+    assert terms[1].fence == term.fence
+    assert terms[1].began <= terms[1].ended
+    assert [one.value for one in await there.election("a").history(2)] == ["last", "39"]
+    await last.release()
+
+
+@pytest.mark.parametrize("limit", [0, 33, 1.5, None])
+async def test_bad_limits_of_a_history_are_refused(here, limit):
+    with pytest.raises((TypeError, ValueError), match="limit must"):
+        await here.election("a").history(limit)
+
+
+async def test_run_leads_until_the_function_returns(api, here):
+    async def lead(term):
+        assert not term.lost
+        return term.fence
+
+    plain = (lambda term: term.fence) if api is SYNC else lead
+    assert await here.election("a").run(plain) > 0
+    assert await here.election("a").leader() is None
+
+
+async def test_run_campaigns_again_after_a_loss(api, here, there):
+    fences = []
+
+    async def take_away():
+        await there.election("a").force_release()
+
+    async def lead_async(term):
+        fences.append(term.fence)
+        if len(fences) == 1:
+            await asyncio.shield(take_away())
+            await asyncio.Event().wait()  # until it is cancelled
+        return "done"
+
+    def lead(term):
+        fences.append(term.fence)
+        if len(fences) == 1:
+            there._thing.election("a").force_release()
+            eventually(lambda: term.lost)
+        return "done"
+
+    assert await here.election("a").run(lead if api is SYNC else lead_async) == "done"
+    assert fences == sorted(set(fences))
+    assert len(fences) == 2
+
+
+async def test_what_the_function_raises_ends_the_run(api, here):
+    def lead(_term):
+        raise LookupError("it is over")
+
+    async def lead_async(_term):
+        raise LookupError("it is over")
+
+    with pytest.raises(LookupError, match="it is over"):
+        await here.election("a").run(lead if api is SYNC else lead_async)
+    assert await here.election("a").leader() is None
+
+
+async def test_a_lease_that_was_lost_by_another_name_ends_the_run(api, here):
+    error = LeaseLost("other", 1, "it is another one")
+
+    def lead(_term):
+        raise error
+
+    async def lead_async(_term):
+        raise error
+
+    with pytest.raises(LeaseLost, match="other"):
+        await here.election("a").run(lead if api is SYNC else lead_async)
+
+
+async def test_tasks_that_observe_the_same_are_one_waiter(server, raw):
+    async with ASYNCIO.client(server.url) as client:
+        seen = [[] for _ in range(20)]
+        tasks = [asyncio.create_task(observed(ASYNCIO, client.election("a"), one)) for one in seen]
+        await eventually_async(lambda: all(values(one) == [None] for one in seen))
+        await eventually_async(lambda: raw.zcard("{hf:election:a}:watchers") == 1)
+        async with client.election("a", value="x"):
+            await eventually_async(lambda: all(values(one) == [None, "x"] for one in seen))
+        for task in tasks:
+            task.cancel()
+
+
+async def test_an_observer_goes_on_after_its_connection_broke(api, server, here):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as far:
+            seen = []
+            task = asyncio.create_task(observed(api, far.election("a"), seen))
+            await eventually_async(lambda: values(seen) == [None])
+            proxy.cut()
+            async with here.election("a", value="x"):
+                await eventually_async(lambda: values(seen)[-1] == "x")
+            task.cancel()
+
+
+async def test_without_a_server_no_one_is_observed(api):
+    async with api.client("null:") as client:
+        async with client.election("a") as term:
+            assert term.fence
+        assert await settled(client.election("a").leader()) is None
+        seen = []
+        await asyncio.wait_for(observed(api, client.election("a"), seen), 10)
+        await eventually_async(lambda: seen == [None])
