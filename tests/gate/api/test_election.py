@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from math import inf
 
 import pytest
 
-from handfast import LeaseLost
-from handfast.testing import FaultProxy
+from handfast import AcquireTimeout, LeaseLost
+from handfast._api.sync import election as sync_election
+from handfast._api.sync import primitive
+from handfast._drivers.sync import cleanup, contexts, driver, performing, renewer
+from handfast._engine.effects import Answer, Park, Waking
+from handfast._engine.keys import KeySet
+from handfast._engine.objects import ObjectRequest
+from handfast._engine.packing import doubles
+from handfast._protocol import electing
+from handfast._protocol.asking import ObjectAttempt
+from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
 from tests._support.apis import ASYNCIO, SYNC
+from tests._support.cancelling import context_of
+from tests._support.cancelling import settled as still
 from tests._support.helpers import awaited, eventually, eventually_async, settled
+
+WHERE = [sync_election, primitive, cleanup, contexts, driver, performing, renewer]
+"""Modules in which a term is interrupted at every point."""
 
 SOON_S = 0.3
 """A ttl in seconds that is to end."""
@@ -253,3 +268,121 @@ async def test_without_a_server_no_one_is_observed(api):
         seen = []
         await asyncio.wait_for(observed(api, client.election("a"), seen), 10)
         await eventually_async(lambda: seen == [None])
+
+
+# --- at every point
+
+
+async def test_a_cancellation_at_any_await_leaves_no_leader_and_no_candidate(server, raw, there):
+    cancelled = 0
+    async with ASYNCIO.handfast(server.url) as client:
+        election = client.election("a")
+
+        async def term():
+            async with election:
+                pass
+
+        async def campaign():
+            with contextlib.suppress(AcquireTimeout):
+                await election.acquire(timeout=0.002)
+
+        async for outcome in cancel_everywhere(term, twice=True):
+            await still(client)
+            cancelled += outcome.how == "stopped"
+            assert not (await election.status()).holding, outcome
+        async with there.election("a"):
+            async for outcome in cancel_everywhere(campaign, twice=True):
+                await still(client)
+                cancelled += outcome.how == "stopped"
+                assert not (await election.status()).waiting, outcome
+    assert cancelled >= 4
+
+
+def test_an_interrupt_at_any_point_leaves_no_leader(hf):
+    struck, election = 0, hf.election("a")
+    for outcome in interrupt_everywhere(election.acquire, within=WHERE):
+        if outcome.how == "finished":
+            outcome.result.release()
+        struck += outcome.how == "stopped"
+        try:
+            eventually(lambda: not election.status().holding)
+        except AssertionError:
+            pytest.fail(f"left behind: {outcome}")
+    assert struck > 20
+
+
+def test_an_interrupt_of_a_resignation_leaves_no_leader(hf):
+    step, run, election = 0, None, hf.election("a")
+    while run is None or run.struck:
+        term = election.acquire()
+        run = interrupt_at(term.release, step := step + 1, within=WHERE)
+        term.release()
+        assert not election.status().holding, run
+        assert not term.lost, run
+    assert step > 15
+
+
+async def test_an_observer_that_is_cancelled_leaves_nothing_in_the_client(server):
+    async with ASYNCIO.handfast(server.url) as client:
+
+        async def look():
+            async for leader in client.election("a").observe():
+                assert leader is None
+
+        for _ in range(3):
+            task = asyncio.create_task(look())
+            await eventually_async(lambda: client._driver._contexts and context_of(client).session.inbox)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await still(client)
+            assert not context_of(client).session.inbox
+
+
+@pytest.mark.parametrize("name", ["election_announce", "election_watch"])
+async def test_a_reply_that_is_lost_changes_nothing(api, server, here, name):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as far:
+            seen = []
+            task = asyncio.create_task(observed(api, far.election("a"), seen))
+            await eventually_async(lambda: values(seen) == [None])
+            fault = proxy.lose_reply(script(name))
+            async with far.election("a", value="x") as term:
+                await eventually_async(lambda: values(seen)[-1] == "x")
+            await eventually_async(lambda: values(seen)[-1] is None)
+            assert fault.happened == 1
+
+            async def noted():
+                return [(one.fence, one.why) for one in await here.election("a").history()] == [
+                    (term.fence, "resigned")
+                ]
+
+            await eventually_async(noted)
+            task.cancel()
+
+
+# --- without a server
+
+
+@pytest.mark.parametrize(("left_us", "until"), [(1_000_000, 101.002), (0, 105.0), (60_000_000, 105.0)])
+def test_an_observer_asks_when_the_lease_ends_that_it_has_seen(left_us, until):
+    attempt = ObjectAttempt(ObjectRequest(KeySet("hf", "election", "a"), known=1), b"t" * 32, 100.0)
+    steps = electing.observe(attempt, inf)
+    call = next(steps)
+    assert call.prefix.name == "election_watch"
+    park = steps.send(Answer(100.0, b"waits " + doubles(left_us)))
+    assert park == Park(attempt.token, until)
+    assert steps.send(Waking(until, None)) == call
+    with pytest.raises(StopIteration) as ended:
+        steps.send(Answer(until, b"vacant " + doubles(1, 0, 0)))
+    assert electing.leader(ended.value.value) is None
+
+
+def test_an_observer_asks_once_more_at_the_end_of_its_time():
+    attempt = ObjectAttempt(ObjectRequest(KeySet("hf", "election", "a"), known=0), b"t" * 32, 100.0)
+    steps = electing.observe(attempt, 101.0)
+    next(steps)
+    assert steps.send(Answer(100.0, b"waits " + doubles(0))).until == 101.0
+    steps.send(Waking(101.0, None))
+    with pytest.raises(StopIteration):
+        steps.send(Answer(101.0, b"waits " + doubles(0)))
