@@ -82,6 +82,7 @@ SUITES = {
     "limit_": SESSIONS,
     "lib/costs": SESSIONS,
     "debounce_": SESSIONS,
+    "election_": SESSIONS,
     "latch_": SESSIONS,
     "lib/burst": SESSIONS,
     "lib/watchers": SESSIONS,

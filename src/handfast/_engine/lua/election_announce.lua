@@ -33,13 +33,10 @@ if not noted or (ends == 1 and struct.unpack('<d', noted) == 0) then
 end
 redis.call('PEXPIRE', terms, keep_ms)
 if redis.call('HLEN', terms) > MOST then
-  local fields = redis.call('HKEYS', terms)
-  local oldest = fields[1]
-  for _, one in ipairs(fields) do
-    if tonumber(one) < tonumber(oldest) then
-      oldest = one
-    end
+  local oldest = fence
+  for _, one in ipairs(redis.call('HKEYS', terms)) do
+    oldest = math.min(oldest, tonumber(one))
   end
-  redis.call('HDEL', terms, oldest)
+  redis.call('HDEL', terms, string.format('%.0f', oldest))
 end
 return 'told ' .. struct.pack('<d', ring() and 1 or 0)
