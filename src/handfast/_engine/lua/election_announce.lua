@@ -35,7 +35,7 @@ redis.call('PEXPIRE', terms, keep_ms)
 if redis.call('HLEN', terms) > MOST then
   local oldest = fence
   for _, one in ipairs(redis.call('HKEYS', terms)) do
-    oldest = math.min(oldest, tonumber(one))
+    oldest = math.min(oldest, one)
   end
   redis.call('HDEL', terms, string.format('%.0f', oldest))
 end
