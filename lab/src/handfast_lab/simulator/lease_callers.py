@@ -13,6 +13,7 @@ from handfast._protocol.acquire import Attempt
 from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
 from handfast_lab.checker.history import Kind, Outcome
 from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing, state_of
+from handfast_lab.simulator.elections import ElectionWatch, Observed
 from handfast_lab.simulator.orders import Order, Target
 from handfast_lab.simulator.watch import Note, Watch
 from handfast_lab.simulator.world import World
@@ -50,6 +51,8 @@ class Leased:
         elif order.verb == "close":
             self._client.closed = True
             await self._client.api.close()
+        elif order.verb == "observe":
+            await self._observe(target)
         elif order.verb == "status":
             await self._primitive(target).status()
         elif order.verb == "revoke":
@@ -68,10 +71,26 @@ class Leased:
             return api.lock_all(target.names, **options)
         if target.kind == "semaphore":
             return api.semaphore(target.name, target.limit, **options)
+        if target.kind == "election":
+            del options["renew"]
+            return api.election(target.name, value=self._client.process.name, **options)
         if target.kind == "lock":
             return api.lock(target.name, at_least=target.at_least_ms / 1000 or None, **options)
         both = api.rwlock(target.name, **options)
         return both.read() if target.kind == "read" else both.write()
+
+    async def _observe(self, target: Target) -> None:
+        """Observe until it is cancelled."""
+        watch = self._watch
+        assert isinstance(watch, ElectionWatch)  # noqa: S101 -- only plans of elections have observers
+        observer = Observed(self._client, target)
+        ON_ATTEMPT.set(lambda _attempt: None)
+        try:
+            async for leader in self._primitive(target).observe():
+                watch.observed(observer, 0 if leader is None else leader.fence)
+        except asyncio.CancelledError:
+            watch.leaves(observer)
+            raise
 
     def _begin(self, attempt: Attempt) -> None:
         """Record that the driver begins to acquire; it sends no command before this returns."""

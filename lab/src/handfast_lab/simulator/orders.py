@@ -27,8 +27,8 @@ class Recording(NamedTuple):
 
 class _Target(NamedTuple):
     kind: str
-    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``, or
-    ``once``."""
+    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``,
+    ``election`` or ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
     renew: bool
@@ -68,7 +68,7 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done``, ``observe`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""

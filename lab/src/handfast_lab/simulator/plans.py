@@ -21,7 +21,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 12
+VERSION = 13
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -30,19 +30,20 @@ ACKNOWLEDGED = 0.7
 
 SHARE = 5
 """One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name, one in
-four times as many of a latch."""
+four times as many of a latch, and one of an election."""
 
 
 def kind_of(seed: int) -> str:
-    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, or ``permits``."""
-    rest = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce"}.get(seed % (4 * SHARE), "permits")
+    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, ``election``, or ``permits``."""
+    others = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce", 3 * SHARE + 1: "election"}
+    rest = others.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 
 
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
-    drawings |= {"latch": LatchDrawing}
+    drawings |= {"latch": LatchDrawing, "election": _ElectionDrawing}
     return drawings.get(kind_of(seed), _PermitDrawing)(chance, setting).plan()
 
 
@@ -153,3 +154,33 @@ class _PermitDrawing(Drawing):
             reads = chance() < 0.6
             return Target("read" if reads else "write", names, *settings, MAX_PERMITS, 1 if reads else MAX_PERMITS)
         return Target("lock", names, *settings)
+
+
+class _ElectionDrawing(_PermitDrawing):
+    """Candidates as those of a lock, and observers."""
+
+    def __init__(self, chance: Callable[[], float], setting: str) -> None:
+        super().__init__(chance, setting)
+        self.kind, self.limit, self.names = "election", 1, self.names[:2]
+        self.at_once = self.disagree = self.resizes = self.rests = False
+        self.calm = chance() < 0.2
+        """Whether nothing goes wrong, so that observers hear of all at once."""
+        if self.calm:
+            self.revokes, self.cancelling, self.tempo = False, 0.0, 0.001
+
+    def plan(self) -> Plan:
+        plan = super().plan()._replace(parts=("state", "tokens", "terms", "watchers"))
+        return plan._replace(faults=(), rate=0.0) if self.calm else plan
+
+    def _order(self) -> Order:
+        chance = self._chance
+        order = super()._order()
+        if self.calm:
+            order = order._replace(block=0.0, timeout=None)
+        if order.verb in ("acquire", "try") and chance() < 0.4:
+            return Order("observe", order.target, order.pause, cancel_after=0.001 + self._seconds(40.0))
+        return order._replace(end="drop") if chance() < 0.15 else order  # its end is announced by no one
+
+    def _target(self, ttl: int) -> Target:
+        warns = self._chance() < 0.2
+        return Target("election", (self._one(self.names),), ttl, True, "warn" if warns else "raise")

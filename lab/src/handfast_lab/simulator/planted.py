@@ -48,6 +48,7 @@ class Planted(NamedTuple):
     def plans(self) -> str:
         """The kind of the plans that are tried."""
         kinds = {"limit_": "limiter", "debounce_": "debounce", "latch_": "latch", "once_": "once"}
+        kinds |= {"election_": "election"}
         return self.kind or next((kind for start, kind in kinds.items() if self.where.startswith(start)), "")
 
 
@@ -620,6 +621,36 @@ PLANTED = (
         "left == 0 and ring() and 1 or 0",
         "0",
         "callers wait for a poll that they may not have the time for",
+    ),
+    # --- elections
+    Planted(
+        "a leader whose lease has ended leads on",
+        "election_watch",
+        "local leads = lease_end > now",
+        "local leads = lease_end > 0",
+        "observers see a leader that is dead",
+    ),
+    Planted(
+        "who knows a leader hears of no other",
+        "election_watch",
+        "if known == (leads and struct.unpack('<d', record) or 0) then",
+        "if known > 0 or known == (leads and struct.unpack('<d', record) or 0) then",
+        "observers stay with the first leader that they have seen",
+    ),
+    Planted(
+        "an announcement reaches no one",
+        "election_announce",
+        "ring() and 1 or 0",
+        "0",
+        "observers see a new leader up to five seconds late",
+    ),
+    Planted(
+        "an observer does not look when the lease ends that it has seen",
+        "handfast._protocol.electing",
+        "ends_in = left_us / 1e6 + EXPIRY_SLACK_S if left_us else WATCH_POLL_S",
+        "ends_in = WATCH_POLL_S",
+        "observers see a dead leader up to five seconds longer",
+        kind="election",
     ),
     # --- debounced names
     Planted(

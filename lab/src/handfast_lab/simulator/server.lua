@@ -360,6 +360,19 @@ function commands.HMGET(key, ...)
   return found
 end
 
+function commands.HLEN(key)
+  local hash = entry(key, 'hash')
+  return hash and hash.size or 0
+end
+
+function commands.HKEYS(key)
+  local hash, found = entry(key, 'hash'), {}
+  for field in pairs(hash and hash.fields or {}) do
+    found[#found + 1] = field
+  end
+  return found
+end
+
 function commands.HDEL(key, ...)
   local hash, gone = entry(key, 'hash'), 0
   for i = 1, select('#', ...) do
@@ -560,6 +573,8 @@ local rules = {
   GET = {1, 1},
   HDEL = {2, 1e9, 1},
   HGET = {2, 2},
+  HKEYS = {1, 1},
+  HLEN = {1, 1},
   HMGET = {2, 1e9},
   HSET = {3, 1e9, 2},
   PEXPIRE = {2, 2, 1},

@@ -13,6 +13,7 @@ from handfast_lab.simulator.burst_watch import BurstWatch
 from handfast_lab.simulator.callers import carry_out
 from handfast_lab.simulator.client import Client
 from handfast_lab.simulator.cluster import Cluster
+from handfast_lab.simulator.elections import ElectionWatch
 from handfast_lab.simulator.faults import Faults
 from handfast_lab.simulator.isolation import isolated
 from handfast_lab.simulator.latches import LatchWatch
@@ -78,7 +79,7 @@ class Simulation:
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
         watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch, "debounce": BurstWatch}
-        watches |= {"latch": LatchWatch}
+        watches |= {"latch": LatchWatch, "election": ElectionWatch}
         self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
         if self.plan.setting == "cluster":
