@@ -49,7 +49,7 @@ USED = {
     "test_fencing": ["fencing", "lock"],
     "test_fencing_sql": ["lock"],
     "test_cli_run": ["lock"],
-    "test_cli_operate": ["lock", "lock_all", "names", "once", "rwlock", "semaphore"],
+    "test_cli_operate": ["election", "lock", "lock_all", "names", "once", "rwlock", "semaphore"],
     "test_cli_run_family": ["lock", "rwlock", "semaphore"],
     "test_cli_limit": ["limiter"],
     "test_cli_once": ["once"],

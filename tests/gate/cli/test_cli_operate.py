@@ -231,6 +231,22 @@ def test_show_tells_the_kinds_of_a_name_apart(call, hf):
         assert [row["kind"] for row in objects(call(show, "a", "--kind", "rwlock", "--json"))] == ["rwlock"]
 
 
+def test_show_has_the_values_of_an_election(call, hf):
+    election = hf.election("a", value="http://10.0.0.5:8000 \x1b[31m")
+    candidates = ThreadPoolExecutor(1)
+    with election:
+        second = candidates.submit(lambda: hf.election("a", value="http://10.0.0.6:8000").acquire().release())
+        until_queued(election)
+        shown = call(show, "a").stdout
+        assert re.search(r"  leader +\d\.\ds +\d\ds +\d+  http://10.0.0.5:8000 \ufffd\[31m\n", shown)
+        assert re.search(r"  candidate +\d\.\ds  http://10.0.0.6:8000\n", shown)
+        (found,) = objects(call(show, "a", "--json"))
+        assert found["holders"][0]["value"] == "http://10.0.0.5:8000 \x1b[31m"
+        assert found["waiters"][0]["value"] == "http://10.0.0.6:8000"
+        assert call(ls, "--kind", "election").stdout.splitlines()[1].startswith("a     election  ")
+    assert second.result(20)
+
+
 def test_show_lists_ten_waiters_and_counts_the_others():
     queue = tuple(Waiter("t", 1, place, 9.0, f"w{place}", True, "o.1", False) for place in range(12))
     status = LockStatus((), queue, 1, 0, 112, 1, 1, 5, 1.0, None)

@@ -49,11 +49,13 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
                 "held_for": one.held_for,
                 "ends_in": one.remaining,
                 "released": one.released,
+                "value": one.value,
             }
             for one in found.status.holders
         ],
         "waiters": [
-            _common(one) | {"position": one.position, "waited_for": one.waited_for} for one in found.status.waiters
+            _common(one) | {"position": one.position, "waited_for": one.waited_for, "value": one.value}
+            for one in found.status.waiters
         ],
         "last": last and {"at": last.at.isoformat(), "what": last.what, "by": last.by, "why": last.why},
     }

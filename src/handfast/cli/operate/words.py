@@ -37,19 +37,30 @@ def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iter
         yield f"  {status.grants:,} grant{'s' * (status.grants != 1)}, {mean} mean wait{latest}"
     if status.holders:
         yield ""
+        holders = sorted(status.holders, key=lambda one: -one.held_for)
         holds = [
-            (_label(one), _role(found, one), span(one.held_for), span(one.remaining), str(one.fence))
-            for one in sorted(status.holders, key=lambda one: -one.held_for)
+            (
+                _label(one),
+                _role(found, one),
+                span(one.held_for),
+                span(one.remaining),
+                str(one.fence),
+                *_value(found, one),
+            )
+            for one in holders
         ]
-        yield from lines(
-            [("HELD BY", "AS", "FOR", "ENDS IN", "FENCE"), *holds], most, flexible=(0,), right=(2, 3), indent="  "
-        )
+        head = ("HELD BY", "AS", "FOR", "ENDS IN", "FENCE", *_value(found, None))
+        yield from lines([head, *holds], most, flexible=(0, 5)[: len(head) - 4], right=(2, 3), indent="  ")
         yield from _more(status.holding - len(status.holders))
     if status.waiters:
         yield ""
         queue = status.waiters if whole_queue else status.waiters[:QUEUE_SHOWN]
-        waits = [(str(one.position + 1), _label(one), _role(found, one), span(one.waited_for)) for one in queue]
-        yield from lines([("QUEUE", "WAITS", "AS", "FOR"), *waits], most, flexible=(1,), right=(0, 3), indent="  ")
+        waits = [
+            (str(one.position + 1), _label(one), _role(found, one), span(one.waited_for), *_value(found, one))
+            for one in queue
+        ]
+        head = ("QUEUE", "WAITS", "AS", "FOR", *_value(found, None))
+        yield from lines([head, *waits], most, flexible=(1, 4)[: len(head) - 3], right=(0, 3), indent="  ")
         yield from _more(status.waiting - len(queue))
         yield from (f"  {line}" for line in _circles(status))
     if status.last is not None:
@@ -102,11 +113,20 @@ def _role(found: NameStatus, one: Holder | Waiter) -> str:
             return "1 permit" if one.weight == 1 else f"{one.weight:,} permits"
         case "rwlock":
             return "writer" if one.exclusive else "reader"
+        case "election":
+            return "leader" if isinstance(one, Holder) else "candidate"
         case "once":
             return "once"
     if isinstance(one, Holder) and one.released:
         return "released"
     return "lock_all" if one.lock_all else "lock"
+
+
+def _value(found: NameStatus, one: Holder | Waiter | None) -> tuple[str, ...]:
+    """Return the cell of a value, or without a holder or waiter the head of the column: of an election only."""
+    if found.kind != "election":
+        return ()
+    return ("VALUE",) if one is None else (printable(one.value),)
 
 
 def _label(one: Holder | Waiter) -> str:
