@@ -357,8 +357,20 @@ def test_every_kind_of_fault_and_operation_occurs(tally):
     kinds_of_fault = set(SETTINGS[tally.setting])
     own = kinds_of_fault - SETTINGS["server"].keys() or kinds_of_fault
     assert own <= set(tally.faults) <= kinds_of_fault
-    assert verbs == {"acquire", "try", "revoke", "resize", "pause", "status", "forget", "wait", "done", "close"}
-    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once", "debounce", "latch"} | (
+    assert verbs == {
+        "acquire",
+        "try",
+        "revoke",
+        "resize",
+        "pause",
+        "status",
+        "forget",
+        "wait",
+        "done",
+        "observe",
+        "close",
+    }
+    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once", "debounce", "latch", "election"} | (
         {"lock_all"} if tally.setting != "cluster" else set()
     )
 
