@@ -52,6 +52,7 @@ USED = {
     "test_cli_operate": ["election", "lock", "lock_all", "names", "once", "rwlock", "semaphore"],
     "test_cli_run_family": ["lock", "rwlock", "semaphore"],
     "test_cli_limit": ["limiter"],
+    "test_cli_elect": ["election"],
     "test_cli_once": ["once"],
 }
 """What each module uses. Keys of users have all kinds of names in the tests, so every name is granted to them."""

@@ -30,6 +30,7 @@ if click is not None:
 TASKS = {
     "Run a command": {
         "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
+        "elect": ("handfast.cli.elect:command", "Run COMMAND while leading NAME, or see who leads."),
         "once": ("handfast.cli.once:command", "Run COMMAND unless it was done already."),
         "limit": ("handfast.cli.limit:command", "Wait for the turn of NAME under RATE, then become COMMAND."),
     },
@@ -89,6 +90,8 @@ INSTEAD = {
     "exec": "run",
     "with": "run",
     "ratelimit": "limit",
+    "leader": "elect",
+    "election": "elect",
     "check": "doctor",
     "ping": "doctor",
     "rights": "acl",

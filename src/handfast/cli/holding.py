@@ -93,6 +93,8 @@ class Ended(NamedTuple):
     """Whether it ended by itself, and not by a signal."""
     knew_of_loss: bool
     """Whether the loss of the lease was known, and acted on, before it ended."""
+    told_to_end: bool = False
+    """Whether a signal came that asks a program to end."""
 
     def exit_code(self, lease: Lease, program: str, plan: LossPlan) -> int:
         """Return our exit code once the lease has ended, and say what only the end of the lease has shown."""
@@ -112,7 +114,7 @@ def run_holding(lease: Lease, command: Sequence[str], signals: Signals, plan: Lo
         return Ended(refuse_to_run(command[0], error), ran=False, exited=False, knew_of_loss=False)
     lease.add_lost_callback(signals.notify_lost)
     code = child.supervise(plan)
-    return Ended(code, ran=True, exited=child.exited, knew_of_loss=child.knew_of_loss)
+    return Ended(code, True, child.exited, child.knew_of_loss, child.told_to_end)
 
 
 def fences_around() -> list[int]:

@@ -29,6 +29,10 @@ FROM_THE_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH})
 """A terminal sends these to every process of its foreground job."""
 
 
+ASKS_TO_END = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+"""Signals by which people and systems end a program."""
+
+
 class LossPlan(NamedTuple):
     """What to do with the program if the lease is lost; ``kill_after`` is the grace period of ``term`` in seconds."""
 
@@ -67,6 +71,8 @@ class Child:
         self._title = f"{command[0]!r} (process {self._process.pid})"
         self.knew_of_loss: bool = False
         """Whether the loss was known, and acted on, before the program ended."""
+        self.told_to_end: bool = False
+        """Whether a signal came that asks a program to end."""
 
     @property
     def exited(self) -> bool:
@@ -80,8 +86,10 @@ class Child:
             for number in self._signals.wait(kill_at - monotonic()):
                 if number == LOST:
                     kill_at = self._on_loss(plan)
-                elif number in FORWARDED and not self._terminal_sent(number):
-                    self._send(number)
+                elif number in FORWARDED:
+                    self.told_to_end = self.told_to_end or number in ASKS_TO_END
+                    if not self._terminal_sent(number):
+                        self._send(number)
             if monotonic() >= kill_at:
                 kill_at = inf
                 if self._send(signal.SIGKILL):

@@ -1,0 +1,206 @@
+"""``handfast elect``: run a command while leading, or see who leads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from handfast._engine.defaults import DEFAULT_TERM_S
+from handfast.cli import USAGE
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.holding import label_option, loss_options, max_hold_option, run_holding
+from handfast.cli.operate.looking import NOTHING, connected, json_option
+from handfast.cli.operate.table import printable
+from handfast.cli.program import BUSY, ProgramCommand, say
+from handfast.cli.supervision.child import LossPlan
+from handfast.cli.supervision.signals import Interrupted, Signals
+from handfast.cli.taking.acquire import release
+
+if TYPE_CHECKING:
+    from handfast import Election, Leader, Leadership
+
+__all__ = ["command"]
+
+EPILOG = """
+\b
+Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
+    1  with --leader: no one leads
+   64  wrong usage
+   69  the server cannot be reached, or it refused the request
+   74  the term was lost before COMMAND ended, and that was noticed only then
+   75  others led for as long as -w allows, or too many wait
+  126  COMMAND cannot be executed
+  127  COMMAND was not found
+128+n  signal n ended the wait
+
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
+
+\b
+Environment of COMMAND:
+  HANDFAST_NAME   NAME as given
+  HANDFAST_FENCE  fencing token: a number that grows with every term
+  HANDFAST_TOKEN  the right to renew and release this lease; keep it secret
+
+COMMAND should send HANDFAST_FENCE along with its writes, so that the resource can refuse those of a former leader.
+"""
+
+
+class Options(NamedTuple):
+    """The command line. Durations are in seconds."""
+
+    name: str
+    command: tuple[str, ...]
+    value: str
+    ttl: float
+    wait: float | None
+    max_hold: float | None
+    on_lost: Literal["term", "kill", "ignore"]
+    kill_after: float
+    ready_file: Path | None
+    leader: bool
+    follow: bool
+    as_json: bool
+    url: str
+    namespace: str
+    label: str | None
+
+
+class ElectCommand(ProgramCommand):
+    """Has a COMMAND, or ``--leader``."""
+
+    is_optional = True
+
+
+@click.command(cls=ElectCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
+@click.argument("name", callback=parse_name)
+@click.option("--value", metavar="TEXT", default="", help="What others see of this candidate, such as an address.")
+@click.option(
+    "--ttl",
+    callback=parse_duration,
+    metavar="TIME",
+    default=f"{DEFAULT_TERM_S:g}",
+    show_default=True,
+    help="For how long no one leads after a leader has died.",
+)
+@click.option(
+    "-w",
+    "--wait",
+    callback=parse_duration_or_zero,
+    metavar="TIME",
+    help="Wait at most this long to be elected; 0 does not wait.  [default: no limit]",
+)
+@max_hold_option
+@loss_options
+@click.option(
+    "--ready-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="A file that exists while COMMAND runs, with the fence in it: for readiness probes.",
+)
+@click.option("--leader", is_flag=True, help="Print who leads: the value, or the label where there is none.")
+@click.option("--follow", is_flag=True, help="With --leader: print each change as well, an empty line if no one leads.")
+@json_option
+@server_options
+@namespace_option
+@label_option
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Run COMMAND while leading NAME, or see who leads.
+
+    Waits until this candidate is elected, first come, first served, and renews the term while COMMAND runs. The end of
+    COMMAND ends the term, and its exit code is returned. If the term is lost, COMMAND is ended (see --on-lost), and this
+    candidate waits to be elected again.
+    """
+    options = Options(**given)
+    if options.leader == bool(options.command):
+        raise click.UsageError("Give either a COMMAND or --leader.", ctx)
+    if not options.leader and (options.follow or options.as_json):
+        raise click.UsageError("Use --follow and --json with --leader.", ctx)
+    logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
+    try:
+        code = _look(options) if options.leader else _campaign(options)
+    except Interrupted as interruption:
+        code = 128 + interruption.number
+    ctx.exit(code)
+
+
+def _look(options: Options) -> int:
+    with Signals(), connected(options.url, namespace=options.namespace) as client:
+        election = client.election(options.name)
+        if options.follow:
+            for leader in election.observe():
+                _show(leader, options)
+        leader = election.leader()
+        _show(leader, options)
+        return 0 if leader else NOTHING
+
+
+def _show(leader: Leader | None, options: Options) -> None:
+    if options.as_json:
+        names = ("value", "label", "fence", "led_for", "remaining", "transitions", "candidates")
+        found = leader and {name: getattr(leader, name) for name in names}
+        click.echo(json.dumps({"name": options.name, "leader": found}))
+    elif leader or options.follow:
+        click.echo(printable(leader.value or leader.label) if leader else "")
+
+
+def _campaign(options: Options) -> int:
+    """Run the command in each term, until it ends by itself. Return the exit code."""
+    plan = LossPlan(options.on_lost, options.kill_after)
+    if options.ready_file is not None:  # of a candidate that was killed
+        _remove(options.ready_file)
+    with connected(options.url, namespace=options.namespace, label=options.label) as client:
+        election = client.election(options.name, value=options.value, ttl=options.ttl, max_hold=options.max_hold)
+        while True:
+            with Signals() as signals:
+                term = None
+                try:
+                    term = _elected(election, options)
+                    with _ready(options.ready_file, term):
+                        ended = run_holding(term, options.command, signals, plan)
+                finally:  # as in `handfast run`: an interrupt finds a grant in `term`
+                    if term is not None:
+                        release(term)
+            if ended.told_to_end or not ended.knew_of_loss or options.on_lost == "ignore":
+                return ended.exit_code(term, options.command[0], plan)
+            say(f"{options.name!r} was lost; waiting to be elected again")
+
+
+def _elected(election: Election, options: Options) -> Leadership:
+    """Return a term. Raises click's Exit with the exit code that says why there is none."""
+    from handfast import AcquireTimeout, QueueFull
+
+    try:
+        return election.acquire(timeout=options.wait)
+    except (AcquireTimeout, QueueFull) as error:
+        say(str(error))
+        raise click.exceptions.Exit(BUSY) from None
+
+
+@contextlib.contextmanager
+def _ready(path: Path | None, term: Leadership) -> Iterator[None]:
+    """Have the file exist meanwhile."""
+    if path is None:
+        yield
+        return
+    try:
+        path.write_text(f"{term.fence}\n", encoding="ascii")
+    except OSError as error:
+        say(f"cannot write {str(path)!r}: {error.strerror}")
+        raise click.exceptions.Exit(USAGE) from None
+    try:
+        yield
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
