@@ -21,7 +21,8 @@ def copy(tmp_path):
     """A copy of what the tool reads and writes, and of itself."""
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools/unasync.py", tmp_path / "tools")
-    for source in sorted({path.parent for path in generated(ROOT)} | {ROOT / one / "aio" for one in PACKAGES}):
+    folders = {path.parent for path in generated(ROOT)}
+    for source in sorted(folders | {folder.parent / "aio" for folder in folders if folder.name == "sync"}):
         shutil.copytree(
             source,
             tmp_path / source.relative_to(ROOT),
