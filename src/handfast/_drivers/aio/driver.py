@@ -139,13 +139,14 @@ class AsyncDriver(Contexts):
     async def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release a lease. Return False if it was lost or released before; with ``leaves`` only if it was lost."""
         context = lease.owner
+        loop = get_running_loop()  # asyncio only
         try:
             # sync only: if self._pid != os.getpid():  # asked here, without a frame for it
             # sync only:     self._in_this_process()
             lost = lease.lost(monotonic())
             if lease.is_released or (lost and self._closed):
                 return leaves and lease.loss is None
-            if context.loop is not get_running_loop() or self._pid != os.getpid():  # asyncio only
+            if context.loop is not loop or self._pid != os.getpid():  # asyncio only
                 context = self._context(lease.request.name)  # asyncio only
             lease.owner.remove(lease)
             released = await run(context, release(lease), lease.request.name)
