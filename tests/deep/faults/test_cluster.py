@@ -14,12 +14,17 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast import AcquireTimeout, AsyncHandfast, ClientClosed, ServerRefused, ServerUnsupported
 from handfast._drivers.sync import shared
+from handfast._engine.keys import KeySet
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, all_of, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, knows_all, name_at, started, state_of
 from tests._support.helpers import eventually_async, settled
 from tests._support.sentinel import free_port
+from tests.gate.api.test_election import observed, values
 
 pytestmark = pytest.mark.timeout(120)
+
+TOLD_S = 4.0
+"""Seconds in which a message has come, and no poll has."""
 
 NEVER = 60.0
 """A ttl in seconds that no test lasts."""
@@ -146,6 +151,23 @@ async def test_a_lease_is_renewed_and_handed_over_where_its_slot_has_moved_to(ap
             assert not waiter.done()
             assert await lease.release()
             assert await waiter > lease.fence
+
+
+async def test_an_observer_hears_of_leaders_where_their_slot_has_moved_to(api, cluster):
+    name, other = name_at(0, kind="election"), name_at(1, kind="election")
+    here_state, there_state = (KeySet("hf", "election", one).key("state") for one in (name, other))
+    async with api.client(cluster.url) as here, api.client(cluster.url) as there:
+        seen = []
+        task = asyncio.create_task(observed(api, there.election(name), seen))
+        await eventually_async(lambda: seen == [None])
+        async with here.election(name, value="one"):
+            await eventually_async(lambda: values(seen) == [None, "one"], within=TOLD_S)
+        await eventually_async(lambda: seen[-1] is None, within=TOLD_S)
+        with cluster.moves(here_state, to=there_state):
+            async with here.election(name, value="two"):
+                await eventually_async(lambda: values(seen)[-1] == "two")
+            await eventually_async(lambda: seen[-1] is None)
+        task.cancel()
 
 
 async def test_leases_are_released_at_the_end_where_their_slots_have_moved_to(api, cluster):
