@@ -217,6 +217,9 @@ class Session:
     def _on_object(self, kind: str, prefix: str = "") -> None:
         self._kind, self._prefix = kind, prefix or kind
 
+    def _on_exact(self) -> None:
+        """Do nothing: where time goes on while a script runs, the session is not played."""
+
     def _on_given(self, *values: str) -> None:
         self._given |= dict(value.split("=", 1) for value in values)
 
