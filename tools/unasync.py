@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generate the sync API from the asyncio API, line by line.
+"""Generate the sync API, and the sync driver, from those of asyncio, line by line.
 
     python tools/unasync.py           write the generated files
     python tools/unasync.py --check   change nothing; exit with 1 if a file would change

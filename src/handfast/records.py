@@ -288,7 +288,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of an election, as its leader announced it.
+    """A term of an election, as the leader announced it.
 
     Attributes:
         value: The ``value`` of the leader's election.

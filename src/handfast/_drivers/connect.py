@@ -271,7 +271,7 @@ class Connector:
         return self._restart_server is not None
 
     def _explained(self, error: BaseException) -> BaseException:
-        """Return the error to raise for one of connecting: what says more in other words, see `hello_refused`, or itself."""
+        """Return the error to raise when connecting failed: an error that says more, see `hello_refused`, or the same."""
         wrapped = error.__cause__
         if isinstance(error, self.library.sentinel.MasterNotFoundError):
             return _from(no_primary(cast("RedisConnectionError", error)), None)
@@ -279,7 +279,7 @@ class Connector:
             return _from(hello_refused(wrapped) or wrapped, None)
         if (refusal := hello_refused(error)) is not None:
             return _from(refusal, error)
-        real = wrapped if type(error) is RedisConnectionError else error  # asyncio's wrap what they do not expect
+        real = wrapped if type(error) is RedisConnectionError else error  # asyncio's wrap unexpected errors
         if not isinstance(real, Exception) or isinstance(real, (RedisError, *self.unwrapped)):
             return error
         return _from(setup_failed(real, self._settings), real)

@@ -181,7 +181,7 @@ class NullDriver:
         return _perform(steps(until))
 
     def perform_later(self, lease: LeaseState, steps: Steps[object]) -> None:
-        """Do nothing: there is no one to tell."""
+        """Do nothing: there are no others."""
 
     def undo(self, attempt: BaseAttempt) -> None:
         """Do nothing: there is nothing to leave behind."""

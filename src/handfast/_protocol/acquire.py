@@ -122,7 +122,7 @@ class BaseAttempt:
     )
 
     revoked: str | None
-    """Why its grant was revoked before its caller had a lease; None unless it was. The asyncio driver sets it, and reads it."""
+    """Why the grant was revoked before the caller had a lease; None unless it was. Only the asyncio driver uses it."""
 
     def __init__(
         self, request: Cancellable, token: bytes, asked_at: float = 0.0, caller: int = 0, owner: Any = None
@@ -144,9 +144,9 @@ class BaseAttempt:
         self.position: int | None = None
         """How many stood before it in the queue when the server last said so; None if it was not in the queue."""
         self.is_unanswered: bool = False
-        """Whether nothing may wait for its undo: the server stopped replying, or the caller's coroutine was closed."""
+        """Whether nothing may wait for the undo: the server stopped replying, or the caller's coroutine was closed."""
         self.is_left: bool = False
-        """Whether its undo has begun, which goes on by itself."""
+        """Whether the undo has begun, which goes on by itself."""
 
     @property
     def parts(self) -> tuple[BaseAttempt, ...]:
@@ -318,7 +318,7 @@ def cancel(attempt: BaseAttempt) -> Steps[None]:
 
 
 def undo(attempt: BaseAttempt) -> Steps[None]:
-    """Cancel for a caller that has given up. It is begun once, and finished by the one that begins it."""
+    """Cancel for a caller that has given up. It is begun once."""
     attempt.is_left = True
     yield from cancel(attempt)
 

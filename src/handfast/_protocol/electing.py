@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "announce", "history", "leader", "look", "observe", "text_of"]
 
 NOTHING = -1
-"""The fence of a leader that no one knows."""
+"""The fence of an unknown leader."""
 
 KEEP_MS = 30 * 86_400_000
 """How long terms are kept after the last announcement, in milliseconds."""
@@ -61,7 +61,7 @@ def look(request: PermitRequest) -> Steps[Leader | None]:
 
 
 def leader(answer: Answer) -> Leader | None:
-    """Return the leader of a reply; None if no one leads."""
+    """Return the leader of a reply; None without a leader."""
     from handfast.records import Leader
 
     tag, now_us, *rest = answer.fields

@@ -31,7 +31,7 @@ __all__ = ["command"]
 EPILOG = """
 \b
 Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
-    1  with --leader: no one leads
+    1  with --leader: there is no leader
    64  wrong usage
    69  the server cannot be reached, or it refused the request
    74  the term was lost before COMMAND ended, and that was noticed only then
@@ -48,7 +48,7 @@ Environment of COMMAND:
   HANDFAST_FENCE  fencing token: a number that grows with every term
   HANDFAST_TOKEN  the right to renew and release this lease; keep it secret
 
-COMMAND should send HANDFAST_FENCE along with its writes, so that the resource can refuse those of a former leader.
+COMMAND should send HANDFAST_FENCE along with each write, so that the resource can refuse those of a former leader.
 """
 
 
@@ -80,14 +80,14 @@ class ElectCommand(ProgramCommand):
 
 @click.command(cls=ElectCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
 @click.argument("name", callback=parse_name)
-@click.option("--value", metavar="TEXT", default="", help="What others see of this candidate, such as an address.")
+@click.option("--value", metavar="TEXT", default="", help="Text that others see of this candidate, such as an address.")
 @click.option(
     "--ttl",
     callback=parse_duration,
     metavar="TIME",
     default=f"{DEFAULT_TERM_S:g}",
     show_default=True,
-    help="For how long no one leads after a leader has died.",
+    help="For how long there is no leader after a death.",
 )
 @click.option(
     "-w",
@@ -105,7 +105,9 @@ class ElectCommand(ProgramCommand):
     help="A file that exists while COMMAND runs, with the fence in it: for readiness probes.",
 )
 @click.option("--leader", is_flag=True, help="Print who leads: the value, or the label where there is none.")
-@click.option("--follow", is_flag=True, help="With --leader: print each change as well, an empty line if no one leads.")
+@click.option(
+    "--follow", is_flag=True, help="With --leader: print each change as well, an empty line if there is no leader."
+)
 @json_option
 @server_options
 @namespace_option
@@ -115,7 +117,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND while leading NAME, or see who leads.
 
     Waits until this candidate is elected, first come, first served, and renews the term while COMMAND runs. The end of
-    COMMAND ends the term, and its exit code is returned. If the term is lost, COMMAND is ended (see --on-lost), and this
+    COMMAND ends the term, and the exit code is returned. If the term is lost, COMMAND is ended (see --on-lost), and this
     candidate waits to be elected again.
     """
     options = Options(**given)

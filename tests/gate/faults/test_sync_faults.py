@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
+import redis
 
 import handfast
 from handfast import AcquireTimeout, Handfast, LeaseLost
 from handfast._drivers.sync import cleanup, driver
+from handfast._protocol.lease import release
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually
@@ -83,6 +86,25 @@ def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, mo
                 monkeypatch.setattr(module, "run", interrupted)
     assert next(strikes, None) is None
     assert nothing_left(raw)
+
+
+def test_an_undo_that_fails_keeps_no_other_from_the_callers_thread(hf, raw, monkeypatch):
+    """Those of a cluster go to several primaries, of which one may be away."""
+    leases = [hf.lock(name).acquire() for name in "ab"]
+    real, failures = cleanup.run, iter([redis.ConnectionError("this primary is away")])
+
+    def failing(*args):
+        for error in failures:
+            raise error
+        return real(*args)
+
+    monkeypatch.setattr(cleanup, "run", failing)
+    undos = [partial(release, lease._state, by_holder=False) for lease in leases]
+    assert cleanup.clean_up(hf._driver._here, undos, "a, b") == [None, True]
+    assert not hf.lock("b").locked()
+    eventually(lambda: not hf.lock("a").locked())
+    for lease in leases:
+        lease.release()
 
 
 def test_leaving_a_block_that_was_never_entered_raises_that_error_and_no_other(hf):

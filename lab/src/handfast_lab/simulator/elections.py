@@ -1,4 +1,4 @@
-"""The oracle of elections: that of locks, and what observers see."""
+"""The oracle of elections: the oracle of locks, and checks of observers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBERS = 8 * 8
 
 
 class Observed:
-    """What an observer has seen, and since when it could."""
+    """The last leader that an observer has seen."""
 
     __slots__ = ("client", "fence", "target")
 
@@ -33,7 +33,7 @@ class Observed:
         self.client = client
         self.target = target
         self.fence: int | None = None
-        """That of the leader that it has seen last; 0 for no one, None for nothing."""
+        """The fence of that leader; 0 for no leader, None for nothing."""
 
 
 class ElectionWatch(Watch):
@@ -75,7 +75,7 @@ class ElectionWatch(Watch):
             self.find(f"invariant 39: {place.decode()} is led by {fence}, and the reply says {leads:.0f}")
 
     def _leader(self, place: bytes) -> tuple[int, float]:
-        """Return the fence of the leader and the present; or 0, and since when no one leads."""
+        """Return the fence of the leader and the present; or 0, and since when there is no leader."""
         found = self._network.server.model[b"peek"](place + b":state", self._network.now_us())
         text = b"" if found is None else found.fields[b"s"]
         ends_us = unpack_from("<d", text)[0] if text else 0

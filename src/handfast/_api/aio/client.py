@@ -569,7 +569,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
         **_options: Never,
     ) -> AsyncElection:
-        """Return the election of a name: one candidate leads at a time, the others wait in turn. No I/O.
+        """Return the election of a name: a single candidate leads, the others wait in turn. No I/O.
 
         Example:
             async with hf.election("scheduler", value="http://10.0.0.5:8000") as term:
@@ -579,12 +579,12 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
 
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the election.
-            value: What others see of this candidate, such as an address: up to 1 KiB of UTF-8.
+            value: Text that others see of this candidate, such as an address: up to 1 KiB of UTF-8.
             ttl: Seconds (a number or a timedelta) after which a term ends unless it is renewed, from 0.001 s to 366 days:
-                for how long no one leads after a leader has died.
+                for how long there is no leader after a death.
 
         Returns:
-            The election. No one campaigns yet.
+            The election. Nothing is sent yet.
 
         Raises:
             TypeError: An argument has the wrong type.

@@ -1,4 +1,4 @@
-"""An election: one of several candidates leads at a time, and others see who."""
+"""An election: a single candidate leads, and others see who."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AsyncLeadership(AsyncLease):
 
 
 class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
-    """A named election: one candidate leads, the others wait in the order in which they came. Made by ``election()``.
+    """A named election: a single candidate leads, the others wait in the order in which they came. Made by ``election()``.
 
     Every method of a lock is here: a leader is the holder of a lease, a candidate waits for it, and a term has a fence.
     In addition, others read who leads (`leader`), hear of changes (`observe`), and see the last terms (`history`).
@@ -94,7 +94,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
         """Campaign, and call a function for each term, until the function returns or raises.
 
         After a loss it campaigns again, behind the other candidates. In the asyncio API the function is cancelled when
-        its term is lost. In the sync API it must look: `Lease.lost`, `Lease.check`, `Lease.lost_event`.
+        the term is lost. In the sync API it must look: `Lease.lost`, `Lease.check`, `Lease.lost_event`.
 
         Example:
             async def lead(term):
@@ -108,7 +108,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
                 its LeaseLost.
 
         Returns:
-            What the function returned.
+            The result of the function.
 
         Raises:
             AcquireTimeout: The election was made with a ``timeout``, and others led for so long.
@@ -128,7 +128,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
                     raise
 
     async def leader(self, *, timeout: Duration | None = None) -> Leader | None:
-        """Return who leads; None if no one does. Takes one round trip and changes nothing.
+        """Return who leads; None without a leader. Takes one round trip and changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
@@ -145,14 +145,14 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
         return await self._driver.look(electing.look(self._request), self.name, reply_seconds(timeout))
 
     async def observe(self) -> AsyncIterator[Leader | None]:
-        """Yield who leads, now and after each change that is seen; None while no one does.
+        """Yield who leads, now and after each change that is seen; None while there is no leader.
 
         The latest leader is always seen; short terms in between may be missed. Leaders announce their terms. Of a leader
         that dies the end of its lease tells. Tasks of an event loop that observe the same share a single request.
 
         Example:
             async for leader in election.observe():
-                print(leader.value if leader else "no one leads")
+                print(leader.value if leader else "no leader")
 
         Returns:
             An iterator, which is asynchronous in the asyncio API.
@@ -177,8 +177,8 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
     async def history(self, limit: int = MAX_TERMS) -> tuple[Term, ...]:
         """Return the last terms, the newest first. Takes one round trip and changes nothing.
 
-        The server remembers 32 terms, for 30 days after the last announcement. A term of a leader that died before its
-        announcement arrived is missing.
+        The server remembers 32 terms, for 30 days after the last announcement. If a leader died before
+        the announcement arrived, the term is missing.
 
         Args:
             limit: How many terms, from 1 to 32.
@@ -200,7 +200,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
         return AsyncLeadership(self._driver, state, self._on_lost, announce)
 
     def _announce(self, state: LeaseState, why: str = "") -> None:
-        """Have observers told of the beginning of a term, or of its end: the loss, or another cause."""
+        """Have observers told of the beginning of a term, or of the end, with the cause."""
         text = electing.text_of(self._driver.label, self._request.options.value, state.loss or why)
         ends = state.loss is not None or bool(why)
         self._driver.perform_later(state, electing.announce(self._terms, state.fence, text, ends=ends))

@@ -26,7 +26,7 @@ __all__ = ["AsyncClusterDriver"]
 
 
 class AsyncClusterDriver(AsyncDriver):
-    """What one client of a cluster has behind its API."""
+    """The driver of a client of a cluster."""
 
     def attempt(self, request: Request) -> Attempt:
         """Start to acquire, with an attempt for each group."""

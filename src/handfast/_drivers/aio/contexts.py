@@ -31,7 +31,7 @@ _parents: list[Context] = []
 
 
 class Contexts(Driver[AsyncConnector]):
-    """What a driver needs to find the context in which its caller runs."""
+    """The part of a driver that finds the context of the caller."""
 
     def __init__(
         self, connector: AsyncConnector, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
@@ -131,7 +131,7 @@ def _is_of_running_task(block: object) -> bool:
 
 
 def _close_in(pid: int, contexts: dict[AbstractEventLoop, Context]) -> None:
-    """Close what is of this process, and not what its parent had."""
+    """Close the contexts of this process, and not those of the parent."""
     if os.getpid() != pid:
         return
     for context in list(contexts.values()):

@@ -1,4 +1,4 @@
-"""Undo what callers have given up: in their own threads, though not for long."""
+"""Undo operations that callers have given up: in their own threads, though not for long."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ def clean_up(
 ) -> list[T | None]:
     """Perform undos: in this thread for UNDO_WAIT seconds, and in the background after that; those ``apart`` at once.
 
-    Return what each of them returned; None for one that goes on. An interrupt leaves all to the background.
+    Return the result of each; None for an undo that goes on. An interrupt leaves all to the background.
     """
     until, left, results = monotonic() + UNDO_WAIT, [*undos], list[T | None]()
     try:
         while left and monotonic() < until:
             try:
                 results.append(run(context, left[0](), name, until))
-                del left[0]
             except OWN_ERRORS as error:
                 log.unfinished_cleanup(name, error)
-                break
+                context.renewer.clean_up(left[0]())
+                results.append(None)
+            del left[0]
     finally:
         for undo in [*left, *apart]:
             context.renewer.clean_up(undo())

@@ -27,7 +27,7 @@ __all__ = ["Contexts"]
 
 
 class Contexts(Driver[SyncConnector]):
-    """What a driver needs to find the context in which its caller runs."""
+    """The part of a driver that finds the context of the caller."""
 
     _here: Context
     callbacks: CallbackThread
@@ -56,7 +56,7 @@ class Contexts(Driver[SyncConnector]):
 
     @staticmethod
     def caller() -> object:
-        """Return the current thread, or what stands for one that Python did not start."""
+        """Return the current thread, or a stand-in for a thread that Python did not start."""
         thread = threading.current_thread()
         return ForeignThread.current() if type(thread) is threading._DummyThread else thread  # noqa: SLF001 -- no public name
 

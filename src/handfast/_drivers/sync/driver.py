@@ -1,7 +1,7 @@
 # Generated from _drivers/aio/driver.py by tools/unasync.py: edit that file and run the tool.
-"""Perform protocols for the callers of one client.
+"""Perform protocols for the callers of a client.
 
-When an operation ends early (a timeout, Ctrl-C, a cancellation, an error), what it may have left on the server is
+When an operation ends early (a timeout, Ctrl-C, a cancellation, an error), any traces on the server are
 undone. Its caller waits for that at most UNDO_WAIT seconds, then background cleanup goes on. The original exception
 always wins.
 """
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class SyncDriver(Contexts):
-    """What one client has behind its API."""
+    """The driver of a client."""
 
     def acquire(
         self,
@@ -55,7 +55,7 @@ class SyncDriver(Contexts):
     ) -> LeaseState:
         """Wait for the lease.
 
-        Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and what the protocol raises.
+        Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and the errors of the protocol.
         """
         if cancel is not None and cancel.is_set():
             raise AcquireCancelled(attempt.request.name)
@@ -73,7 +73,7 @@ class SyncDriver(Contexts):
         return self._hold(attempt, grant)
 
     def acquire_in_turns(self, attempt: Attempt, timeout: float | None, question: Hashable) -> LeaseState | Found:
-        """Acquire what many callers ask for, where an answer that grants nothing may be one for all of them."""
+        """Acquire for many callers with the same question. An answer that grants nothing may be good for all of them."""
         if timeout == 0:
             return self.acquire(attempt, 0)
         until = inf if timeout is None else attempt.asked_at + timeout

@@ -6,7 +6,7 @@
 -- REPLY told more
 -- ALONE told 0
 --
--- terms is a hash with a field for each of the last 32 terms: the fence in digits. Its value is the time of the end in
+-- terms is a hash with a field for each of the last 32 terms: the fence in digits. The value is the time of the end in
 --   us, as a double, 0 while the term lasts, and then `text`: who led, and why the term ended.
 -- ends is 0 for the beginning, else 1. The end of a term replaces the beginning. The first end stays, and no beginning
 --   replaces it. keep_ms is how long the terms are kept after the last call.

@@ -8,16 +8,16 @@
 -- REPLY waits left_us
 -- ALONE vacant now_us 0 0
 --
--- known is the fence of the leader that the caller knows: 0 if the caller knows that no one leads, -1 if it knows
+-- known is the fence of the leader that the caller knows: 0 if the caller knows that there is no leader, -1 if it knows
 --   nothing. wait_ms is how long the caller waits for the message; 0 only looks. wants is the owner text: inbox control
 --   label.
 -- waits is the answer if nothing has changed. left_us is the time until the end of the leader's lease, unless it is
---   renewed; 0 if no one leads. The end of a lease sends no message, so the caller asks again then.
+--   renewed; 0 if there is no leader. The end of a lease sends no message, so the caller asks again then.
 -- waiting counts the candidates, among them dead ones whose wait-lease lasts. record is that of lib/record.lua.
 --
 -- TWICE the same answer, and a single message.
 -- LATE a message for a caller that has gone.
--- MEMORY the first write is a ZADD, refused at maxmemory; a call with wait_ms 0 passes, and so does one with news.
+-- MEMORY the first write is a ZADD, refused at maxmemory; a call with wait_ms 0 passes, and so does a call with news.
 
 -- @include clock
 -- @include record
