@@ -5,6 +5,8 @@ from handfast._api.aio.client import AsyncHandfast as AsyncHandfast
 from handfast._api.aio.debounce import AsyncDebounce as AsyncDebounce
 from handfast._api.aio.election import AsyncElection as AsyncElection
 from handfast._api.aio.election import AsyncLeadership as AsyncLeadership
+from handfast._api.aio.group import AsyncGroup as AsyncGroup
+from handfast._api.aio.group import AsyncMembership as AsyncMembership
 from handfast._api.aio.latch import AsyncLatch as AsyncLatch
 from handfast._api.aio.lease import AsyncLease as AsyncLease
 from handfast._api.aio.limiter import AsyncAdmission as AsyncAdmission
@@ -22,11 +24,14 @@ from handfast._api.aio.rwlock import AsyncRWLock as AsyncRWLock
 from handfast._api.aio.rwlock import AsyncWriteLock as AsyncWriteLock
 from handfast._api.aio.scores import AsyncScores as AsyncScores
 from handfast._api.aio.semaphore import AsyncSemaphore as AsyncSemaphore
+from handfast._api.aio.semaphore import AsyncSemaphoreLease as AsyncSemaphoreLease
 from handfast._api.sync.autocomplete import Autocomplete as Autocomplete
 from handfast._api.sync.client import Handfast as Handfast
 from handfast._api.sync.debounce import Debounce as Debounce
 from handfast._api.sync.election import Election as Election
 from handfast._api.sync.election import Leadership as Leadership
+from handfast._api.sync.group import Group as Group
+from handfast._api.sync.group import Membership as Membership
 from handfast._api.sync.latch import Latch as Latch
 from handfast._api.sync.lease import Lease as Lease
 from handfast._api.sync.limiter import Admission as Admission
@@ -44,6 +49,7 @@ from handfast._api.sync.rwlock import RWLock as RWLock
 from handfast._api.sync.rwlock import WriteLock as WriteLock
 from handfast._api.sync.scores import Scores as Scores
 from handfast._api.sync.semaphore import Semaphore as Semaphore
+from handfast._api.sync.semaphore import SemaphoreLease as SemaphoreLease
 from handfast._version import __version__ as __version__
 from handfast.arguments import AsyncRedisClient as AsyncRedisClient
 from handfast.arguments import AsyncRedisClusterClient as AsyncRedisClusterClient
@@ -84,6 +90,7 @@ from handfast.records import LatchStatus as LatchStatus
 from handfast.records import Leader as Leader
 from handfast.records import LimiterStatus as LimiterStatus
 from handfast.records import LockStatus as LockStatus
+from handfast.records import Member as Member
 from handfast.records import NameStatus as NameStatus
 from handfast.records import OnceStatus as OnceStatus
 from handfast.records import OperatorAction as OperatorAction
@@ -108,6 +115,7 @@ __all__ = [
     "AsyncAutocomplete",
     "AsyncDebounce",
     "AsyncElection",
+    "AsyncGroup",
     "AsyncHandfast",
     "AsyncLatch",
     "AsyncLeadership",
@@ -116,6 +124,7 @@ __all__ = [
     "AsyncLimiter",
     "AsyncLock",
     "AsyncLockAll",
+    "AsyncMembership",
     "AsyncOnce",
     "AsyncRLease",
     "AsyncRLock",
@@ -127,6 +136,7 @@ __all__ = [
     "AsyncRun",
     "AsyncScores",
     "AsyncSemaphore",
+    "AsyncSemaphoreLease",
     "AsyncWriteLock",
     "Autocomplete",
     "CancelEvent",
@@ -134,6 +144,7 @@ __all__ = [
     "Debounce",
     "Duration",
     "Election",
+    "Group",
     "Handfast",
     "HandfastError",
     "HeaderError",
@@ -154,6 +165,8 @@ __all__ = [
     "Lock",
     "LockAll",
     "LockStatus",
+    "Member",
+    "Membership",
     "NameStatus",
     "NoServer",
     "NotCompleted",
@@ -185,6 +198,7 @@ __all__ = [
     "Script",
     "ScriptError",
     "Semaphore",
+    "SemaphoreLease",
     "ServerFinding",
     "ServerRefused",
     "ServerUnsupported",

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["KINDS", "MAX_PERMITS", "ObjectKind", "public_names"]
+__all__ = ["KINDS", "MAX_PERMITS", "MAX_SLOTS", "ObjectKind", "public_names"]
 
 MAX_PERMITS = 1_000_000_000
 """The largest limit of a name, and the limit of every read-write lock: a reader takes a permit, a writer all."""
+
+MAX_SLOTS = 1024
+"""How many numbers of their own the holders of a semaphore can have at most, as in ``permit_slot.lua``."""
 
 
 class ObjectKind(NamedTuple):
@@ -42,11 +45,12 @@ KINDS: Mapping[str, ObjectKind] = {
         records=("Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),
         limit=1,
     ),
-    "semaphore": ObjectKind({"semaphore": ("Semaphore",)}, "permit", limit=0),
+    "semaphore": ObjectKind({"semaphore": ("Semaphore", "SemaphoreLease")}, "permit", limit=0),
     "rwlock": ObjectKind({"rwlock": ("RWLock", "ReadLock", "WriteLock", "RWLease")}, "permit", limit=MAX_PERMITS),
     "election": ObjectKind(
         {"election": ("Election", "Leadership")}, "election", commands=("hgetall",), records=("Leader", "Term"), limit=1
     ),
+    "group": ObjectKind({"group": ("Group", "Membership")}, "group", records=("Member",), limit=MAX_PERMITS),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")

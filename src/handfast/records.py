@@ -20,6 +20,7 @@ __all__ = [
     "Leader",
     "LimiterStatus",
     "LockStatus",
+    "Member",
     "NameStatus",
     "OnceStatus",
     "OperatorAction",
@@ -54,6 +55,7 @@ class Holder:
         released: True if its holder has released it, and the name stays taken for what is left of its ``at_least``.
         lock_all: True if it was acquired by `lock_all`, together with other names.
         value: Data that its holder shows to others, as the ``value`` of an election; without it the empty text.
+        slot: The number that its holder has from `SemaphoreLease.slot`; None without one.
     """
 
     token: str
@@ -67,6 +69,7 @@ class Holder:
     released: bool
     lock_all: bool
     value: str = ""
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +287,25 @@ class Leader:
     remaining: float
     transitions: int
     candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group.
+
+    Attributes:
+        value: The text that it shows to others.
+        label: The label of its client, by default the host name and process id.
+        fence: The fencing token of its lease: no two members have the same, and a later one has a larger.
+        joined_for: Seconds since it joined.
+        remaining: Seconds until its lease ends unless it is renewed.
+    """
+
+    value: str
+    label: str
+    fence: int
+    joined_for: float
+    remaining: float
 
 
 @dataclass(frozen=True, slots=True)

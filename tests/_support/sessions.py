@@ -458,6 +458,9 @@ class Session:
 
     def _field(self, part: str, name: str, value: Any) -> str:
         form = self._formats.get(f"{part}.{name}") or self._formats.get(part)
+        if form and isinstance(value, list):
+            items = (self._shown(one) if one.isdigit() else self._field(part, name, one) for one in value)
+            return "(" + " ".join(items) + ")"
         return self._unpacked(form, value) if form and value and isinstance(value, bytes) else self._shown(value)
 
     def _unpacked(self, form: str, value: bytes) -> str:

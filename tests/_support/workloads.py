@@ -184,6 +184,10 @@ async def _lock(workload: Workload) -> None:
 async def _semaphore(workload: Workload) -> None:
     await _leases(workload, "semaphore", lambda client, name, **more: client.semaphore(name, 1, ttl=TTL, **more))
     semaphore = workload.one.semaphore("g", 2, ttl=TTL)
+    lease = await workload.record("acquire", semaphore.acquire)
+    if lease is not None:
+        await workload.record("slot", lease.slot)
+        await workload.record("release", lease.release)
     await workload.record("resize", semaphore.resize, 3)
     await workload.record("resize again", semaphore.resize, None)
 
@@ -234,6 +238,39 @@ def _first_leader(election: Any) -> Any:
 
     observed = election.observe()
     return seen() if hasattr(observed, "__aiter__") else next(one for one in observed if one is not None)
+
+
+async def _group(workload: Workload) -> None:
+    """Members, of which another client hears."""
+    group = workload.other.group("o", ttl=TTL)
+    one = await workload.record("join", group.join)
+
+    async def watch() -> None:
+        await workload.record("watch", _second_of, workload.one.group("o").watch())
+
+    watching = workload.api.start(watch)
+    await workload.wait_for_key("{hf:group:o}:watchers", 1)
+    two = await workload.record("join", group.join, value="v")
+    await workload.join(watching)
+    await workload.record("members", workload.one.group("o").members)
+    await workload.record("size", workload.one.group("o").size)
+    for member in (one, two):
+        if member is not None:
+            await workload.record("leave", member.release)
+    last = await workload.record("join", workload.one.group("p", ttl=TTL).join)
+    await workload.record("force_release", workload.other.group("p").force_release)
+    if last is not None:
+        await workload.record("leave", last.release)
+
+
+def _second_of(changes: Any) -> Any:
+    """Return the second item; in asyncio what is awaited for that."""
+
+    async def second() -> Any:
+        await anext(changes)
+        return await anext(changes)
+
+    return second() if hasattr(changes, "__aiter__") else [next(changes), next(changes)][1]
 
 
 async def _lock_all(workload: Workload) -> None:
@@ -434,6 +471,7 @@ WORKLOADS: dict[str, Script] = {
     "limiter": _limiter,
     "debounce": _debounce,
     "election": _election,
+    "group": _group,
     "latch": _sample("latch"),
     "once": _once,
     "names": _names,

@@ -36,6 +36,7 @@ from handfast import (
     AsyncRWLock,
     AsyncScores,
     AsyncSemaphore,
+    AsyncSemaphoreLease,
     AsyncWriteLock,
     Autocomplete,
     Handfast,
@@ -64,6 +65,7 @@ from handfast import (
     Script,
     ScriptError,
     Semaphore,
+    SemaphoreLease,
     Waiter,
     WriteLock,
 )
@@ -146,11 +148,11 @@ assert_type(semaphore, Semaphore)
 hf.semaphore("gpu", limit=4)
 hf.semaphore("gpu")  # type: ignore[call-arg]  # of how many permits?
 with semaphore as lease:
-    assert_type(lease, Lease)
+    assert_type(lease, SemaphoreLease)
 with semaphore.acquire(permits=2, timeout=1.0) as lease:
-    assert_type(lease, Lease)
-assert_type(semaphore.acquire(), Lease)
-assert_type(semaphore.try_acquire(permits=3), Lease | None)
+    assert_type(lease, SemaphoreLease)
+assert_type(semaphore.acquire(), SemaphoreLease)
+assert_type(semaphore.try_acquire(permits=3), SemaphoreLease | None)
 semaphore.acquire(2)  # type: ignore[arg-type]  # two what?
 assert_type(semaphore.limit, int)
 semaphore.limit = 3  # type: ignore[misc]  # resize does that
@@ -347,11 +349,12 @@ async def relatives() -> None:
     semaphore = hf.semaphore("gpu", 4)
     assert_type(semaphore, AsyncSemaphore)
     async with semaphore as lease:
-        assert_type(lease, AsyncLease)
+        assert_type(lease, AsyncSemaphoreLease)
     async with semaphore.acquire(permits=2, timeout=1.0) as lease:
-        assert_type(lease, AsyncLease)
-    assert_type(await semaphore.acquire(permits=2), AsyncLease)
-    assert_type(await semaphore.try_acquire(permits=3), AsyncLease | None)
+        assert_type(lease, AsyncSemaphoreLease)
+    assert_type(await semaphore.acquire(permits=2), AsyncSemaphoreLease)
+    assert_type(await semaphore.try_acquire(permits=3), AsyncSemaphoreLease | None)
+    assert_type(await lease.slot(prefer=3), int)
     await semaphore.resize(8)
 
     rwlock = hf.rwlock("config")

@@ -15,7 +15,7 @@ from binascii import hexlify
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from handfast._drivers import log
@@ -30,7 +30,7 @@ from handfast._engine.packing import doubles
 from handfast._engine.script import lua_texts
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
-from handfast._protocol.lease import LeaseState, downgrade, release, renew
+from handfast._protocol.lease import LeaseState, downgrade, number, release, renew
 from handfast.arguments import CancelEvent
 from handfast.errors import AcquireCancelled, ClientClosed, ServerUnsupported
 
@@ -208,6 +208,10 @@ class NullDriver:
     def downgrade(self, lease: LeaseState, request: Any) -> bool:
         """Keep only these permits of a lease."""
         return _perform(downgrade(lease, request))
+
+    def number(self, lease: LeaseState, prefer: int) -> tuple[int] | Literal[False]:
+        """Give a lease the number 0."""
+        return _perform(number(lease, prefer))
 
     def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Leave a lease to another client."""

@@ -21,6 +21,7 @@ from handfast._engine.records import encode_label, value_word
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
+from handfast._engine.validate import check_value
 from handfast.errors import LimitExceeded, QueueFull
 
 __all__ = ["MultiRequest", "PermitRequest", "Request"]
@@ -28,7 +29,7 @@ __all__ = ["MultiRequest", "PermitRequest", "Request"]
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
-ADOPT = load("permit_adopt")
+ADOPT, SLOT = load("permit_adopt"), load("permit_slot")
 
 PARTS = "state", "tokens"
 """The keys of a name."""
@@ -167,6 +168,10 @@ class PermitRequest(Request):
         """Return the same request with what belongs to a grant that another client has got."""
         return self._like(self.place, weight, at_least_ms=at_least_ms)
 
+    def showing(self, value: str) -> PermitRequest:
+        """Return the same request with a value that others see."""
+        return self._like(self.place, self.weight, value=check_value(value))
+
     @property
     def parts(self) -> tuple[PermitRequest, ...]:
         """The request itself."""
@@ -253,6 +258,10 @@ class PermitRequest(Request):
     def adopt(self, token: bytes, control: str, label: str) -> Call:
         """Note the client that keeps a lease from now on: the control channel and the label."""
         return self._call(ADOPT, token, f"{control} {encode_label(label)}")
+
+    def slot(self, token: bytes, prefer: int) -> Call:
+        """Give a holder a number of its own: ``prefer`` if it is free, the smallest free one if not, or for -1."""
+        return self._call(SLOT, token, prefer)
 
     def lower(self, token: bytes) -> Call:
         """Keep only this request's weight of a lease."""

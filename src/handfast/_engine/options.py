@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement
-from handfast._engine.validate import MAX_VALUE_BYTES, check_int, lease_times, milliseconds, utf8, wait_seconds
+from handfast._engine.validate import check_int, check_value, lease_times, milliseconds, wait_seconds
 from handfast._kinds import MAX_PERMITS
 from handfast.arguments import Duration
 
@@ -52,7 +52,5 @@ def lease_options(
     if at_least_ms > longest * 1000:
         raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
     max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
-    if value != "":
-        utf8(value, "value", MAX_VALUE_BYTES)
     seconds = wait_seconds(timeout)
-    return LeaseOptions(ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, value)
+    return LeaseOptions(ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, check_value(value))

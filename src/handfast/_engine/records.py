@@ -5,8 +5,8 @@ The twin of ``lua/lib/record.lua``.
     mark weight limit claim_ms caller, as doubles, and inbox control label words..., as text
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
-words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others. A reader passes over words
-whose names it does not know.
+words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``slot`` the number of a
+holder. A reader passes over words whose names it does not know.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from urllib.parse import quote, unquote
 __all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record", "value_word"]
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
-
-_VALUE = "value="
 
 
 class Record(NamedTuple):
@@ -36,6 +34,8 @@ class Record(NamedTuple):
     control: str
     label: str
     value: str = ""
+    slot: int | None = None
+    """The number of its own that a holder has asked for."""
 
     @property
     def of_several(self) -> bool:
@@ -64,7 +64,7 @@ def owner_text(inbox: str, control: str, label: str) -> str:
 
 def value_word(value: str) -> bytes:
     """The word of a record with data for others; empty for the empty text."""
-    return f" {_VALUE}{encode_label(value)}".encode() if value else b""
+    return f" value={encode_label(value)}".encode() if value else b""
 
 
 def encode_label(label: str) -> str:
@@ -78,9 +78,10 @@ def read_record(text: bytes) -> Record | None:
         return None
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
     inbox, control, label, *words = text[_NUMBERS.size :].decode(errors="replace").split(" ")
-    value = next((unquote(word.removeprefix(_VALUE)) for word in words if word.startswith(_VALUE)), "")
+    named = dict(word.partition("=")[::2] for word in words)
+    value, slot = unquote(named.get("value", "")), named.get("slot", "")
     inbox, control, label = map(printable, map(unquote, (inbox, control, label)))
-    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value)
+    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, int(slot) if slot else None)
 
 
 class Action(NamedTuple):

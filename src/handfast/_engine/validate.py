@@ -22,13 +22,13 @@ __all__ = [
     "MAX_ITEMS",
     "MAX_LABEL_BYTES",
     "MAX_NAME_BYTES",
-    "MAX_VALUE_BYTES",
     "check_cancel",
     "check_choice",
     "check_int",
     "check_limit",
     "check_reason",
     "check_score",
+    "check_value",
     "encode_name",
     "fingerprint_bytes",
     "key_parts",
@@ -205,6 +205,13 @@ def check_reason(reason: str) -> str:
     """Check a reason: 1 to 1,000 bytes of UTF-8."""
     utf8(reason, "reason", MAX_REASON_BYTES)
     return reason
+
+
+def check_value(value: str) -> str:
+    """Check a value that others see: at most 1 KiB of UTF-8; the empty text is none."""
+    if value != "":
+        utf8(value, "value", MAX_VALUE_BYTES)
+    return value
 
 
 def check_int(value: int, what: str, most: int, *, least: int = 1) -> int:

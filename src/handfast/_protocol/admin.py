@@ -46,7 +46,19 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         token, released = shown.removeprefix(RESTED), shown.startswith(RESTED)
         times = remaining, held_for
         holders.append(
-            Holder(token, record.mark, record.weight, *times, label, exclusive, owner, released, is_all, record.value)
+            Holder(
+                token,
+                record.mark,
+                record.weight,
+                *times,
+                label,
+                exclusive,
+                owner,
+                released,
+                is_all,
+                record.value,
+                record.slot,
+            )
         )
     waiters = []
     for position, (token, ticket, record) in enumerate(queued):

@@ -25,6 +25,9 @@ WATCH_POLL_S = 5.0
 WATCH_MS = round(3 * WATCH_POLL_S * 1000)
 """Milliseconds for which the server notes a caller that waits."""
 
+EXPIRY_SLACK_S = 0.002
+"""Seconds after the end of a lease at which the caller asks."""
+
 T = TypeVar("T")
 
 
@@ -62,17 +65,35 @@ def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:
             return numbers
 
 
-def watch(attempt: ObjectAttempt, verb: str, until: float) -> Steps[Answer]:
+def watch(
+    attempt: ObjectAttempt, verb: str, until: float, *, has_end: bool = False, pause: float = 0.0
+) -> Steps[Answer]:
     """Ask until the server's reply is not ``waits``, or ``until`` has passed. Return the last reply, from after ``until``.
 
     The server sends a message when the caller should ask again. A message may be lost, so the caller also asks every
     `WATCH_POLL_S` seconds, and once more at the end. No call takes the request back: the server forgets it in time.
+
+    Args:
+        attempt: The request, and when the caller came.
+        verb: That of the call.
+        until: The end of the wait, on the clock of the attempt.
+        has_end: Whether ``waits`` says in how many microseconds something ends without a message, such as a lease: the
+            caller asks again then. 0 stands for no end.
+        pause: Seconds between a message and the call, so that several changes cost one call.
     """
     now = attempt.asked_at
     while True:
         wait_ms = round(min(WATCH_MS, 1000 * max(0.0, until - now)))
         answer: Answer = yield attempt.request.call(verb, attempt.token, wait_ms=wait_ms)
-        if answer.fields[0] != b"waits" or answer.sent_at >= until:
+        tag, *numbers = answer.fields
+        if tag != b"waits" or answer.sent_at >= until:
             return answer
-        waking: Waking = yield Park(attempt.token, min(until, answer.sent_at + WATCH_POLL_S))
+        poll_s = WATCH_POLL_S
+        if has_end and numbers[0]:
+            poll_s = min(poll_s, numbers[0] / 1e6 + EXPIRY_SLACK_S)
+        due = min(until, answer.sent_at + poll_s)
+        waking: Waking = yield Park(attempt.token, due)
         now = waking.woke_at
+        if pause and now < due:
+            waking = yield Park(attempt.token, min(until, now + pause))
+            now = waking.woke_at

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from handfast._engine.calls import PermitRequest
-from handfast._engine.effects import Answer, Park, Steps, Waking
+from handfast._engine.effects import Answer, Steps
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.records import encode_label, printable, read_record
 from handfast._protocol.admin import read_status
-from handfast._protocol.asking import WATCH_MS, WATCH_POLL_S, ObjectAttempt, change
+from handfast._protocol.asking import change
 
 if TYPE_CHECKING:
     from handfast.records import Leader, Term
 
-__all__ = ["NOTHING", "announce", "history", "leader", "look", "observe", "text_of"]
+__all__ = ["NOTHING", "announce", "history", "leader", "look", "text_of"]
 
 NOTHING = -1
 """The fence of an unknown leader."""
@@ -24,28 +24,7 @@ NOTHING = -1
 KEEP_MS = 30 * 86_400_000
 """How long terms are kept after the last announcement, in milliseconds."""
 
-EXPIRY_SLACK_S = 0.002
-"""Seconds after the end of the leader's lease at which an observer asks."""
-
 _TIME = Struct("<d")
-
-
-def observe(attempt: ObjectAttempt, until: float) -> Steps[Answer]:
-    """Ask until another than the known leader leads, or ``until`` has passed. Return the last reply.
-
-    The server sends a message when the caller should ask again. It sends none when a lease ends, so the caller also asks
-    at that time, and every `WATCH_POLL_S` seconds.
-    """
-    now = attempt.asked_at
-    while True:
-        wait_ms = round(min(WATCH_MS, 1000 * max(0.0, until - now)))
-        answer: Answer = yield attempt.request.call("watch", attempt.token, wait_ms=wait_ms)
-        tag, left_us, *_ = answer.fields
-        if tag != b"waits" or answer.sent_at >= until:
-            return answer
-        ends_in = left_us / 1e6 + EXPIRY_SLACK_S if left_us else WATCH_POLL_S
-        waking: Waking = yield Park(attempt.token, min(until, answer.sent_at + min(WATCH_POLL_S, ends_in)))
-        now = waking.woke_at
 
 
 def look(request: PermitRequest) -> Steps[Leader | None]:

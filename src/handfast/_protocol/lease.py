@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from math import ceil, inf
-from typing import Any
+from typing import Any, Literal
 
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS
@@ -18,6 +18,7 @@ from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
+from handfast._kinds import MAX_SLOTS
 from handfast._protocol.acquire import Grant, not_replicated, renewed
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Renewal",
     "downgrade",
     "give_up",
+    "number",
     "release",
     "renew",
 ]
@@ -418,6 +420,20 @@ def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
         return False
     lease.renewed(sent_at, lease_us)
     return True
+
+
+def number(lease: LeaseState, prefer: int) -> Steps[tuple[int] | Literal[False]]:
+    """Give a lease a number that no other of the name has, and return it; False if the server no longer had the lease.
+
+    Raises ValueError if there are too many holders.
+    """
+    request = lease.request
+    assert isinstance(request, PermitRequest)  # noqa: S101 -- no other kind of lease has a number
+    answer: Answer = yield request.slot(lease.token, prefer)
+    tag, *numbers = answer.fields
+    if tag == b"full":
+        raise ValueError(f"{request.name!r} has more than {MAX_SLOTS:,} holders, and slots are numbers below that")
+    return (int(numbers[0]),) if numbers else False
 
 
 def downgrade(lease: LeaseState, request: PermitRequest) -> Steps[bool]:

@@ -96,10 +96,10 @@ def _object(kind: str, namespace: str) -> Use:
     return Use(tuple(map(load, names)), frozenset(KINDS[kind].commands), (keys_of_kind(namespace, kind),))
 
 
-def _election(namespace: str) -> Use:
-    """Return what it takes to campaign, to observe, and to read the last terms."""
-    leads, sees = _permits("election", namespace), _object("election", namespace)
-    return Use(leads.scripts + sees.scripts, leads.plain | sees.plain, leads.keys)
+def _leased(kind: str, namespace: str) -> Use:
+    """Return what it takes to hold leases of a kind with scripts of its own."""
+    holds, more = _permits(kind, namespace), _object(kind, namespace)
+    return Use(holds.scripts + more.scripts, holds.plain | more.plain, holds.keys)
 
 
 def _once(namespace: str) -> Use:
@@ -170,9 +170,10 @@ def _of_package(package: str) -> tuple[LuaScript, ...]:
 
 _OWN: dict[str, Callable[[str], Use]] = {
     "lock": partial(_permits, "lock", more=_batches),
-    "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
+    "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1), permits.slot(_TOKEN, 0)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
-    "election": _election,
+    "election": partial(_leased, "election"),
+    "group": partial(_leased, "group"),
     "once": _once,
 }
 """Kinds with leases, which share their scripts."""

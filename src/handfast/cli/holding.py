@@ -8,7 +8,7 @@ which does not know it yet, compares ``HANDFAST_FENCE``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -105,11 +105,13 @@ class Ended(NamedTuple):
         return self.code if plan.on_lost == "ignore" else LOST
 
 
-def run_holding(lease: Lease, command: Sequence[str], signals: Signals, plan: LossPlan) -> Ended:
-    """Run the command to its end. From here on signals are forwarded to it, and raise nothing."""
+def run_holding(
+    lease: Lease, command: Sequence[str], signals: Signals, plan: LossPlan, more: Mapping[str, str] | None = None
+) -> Ended:
+    """Run the command to its end, with ``more`` variables. From here on signals are forwarded to it, and raise nothing."""
     signals.collect()
     try:
-        child = Child(command, _environment(lease), signals, say)
+        child = Child(command, _environment(lease) | dict(more or {}), signals, say)
     except OSError as error:
         return Ended(refuse_to_run(command[0], error), ran=False, exited=False, knew_of_loss=False)
     lease.add_lost_callback(signals.notify_lost)

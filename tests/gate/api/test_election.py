@@ -10,6 +10,7 @@ from math import inf
 import pytest
 
 from handfast import AcquireTimeout, LeaseLost
+from handfast._api.sync import announced as sync_announced
 from handfast._api.sync import election as sync_election
 from handfast._api.sync import primitive
 from handfast._drivers.sync import cleanup, contexts, driver, performing, renewer
@@ -18,14 +19,14 @@ from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import doubles
 from handfast._protocol import electing
-from handfast._protocol.asking import ObjectAttempt
+from handfast._protocol.asking import ObjectAttempt, watch
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
 from tests._support.helpers import awaited, eventually, eventually_async, settled
 
-WHERE = [sync_election, primitive, cleanup, contexts, driver, performing, renewer]
+WHERE = [sync_election, sync_announced, primitive, cleanup, contexts, driver, performing, renewer]
 """Modules in which a term is interrupted at every point."""
 
 SOON_S = 0.3
@@ -367,7 +368,7 @@ async def test_a_reply_that_is_lost_changes_nothing(api, server, here, name):
 @pytest.mark.parametrize(("left_us", "until"), [(1_000_000, 101.002), (0, 105.0), (60_000_000, 105.0)])
 def test_an_observer_asks_when_the_lease_ends_that_it_has_seen(left_us, until):
     attempt = ObjectAttempt(ObjectRequest(KeySet("hf", "election", "a"), known=1), b"t" * 32, 100.0)
-    steps = electing.observe(attempt, inf)
+    steps = watch(attempt, "watch", inf, has_end=True)
     call = next(steps)
     assert call.prefix.name == "election_watch"
     park = steps.send(Answer(100.0, b"waits " + doubles(left_us)))
@@ -380,7 +381,7 @@ def test_an_observer_asks_when_the_lease_ends_that_it_has_seen(left_us, until):
 
 def test_an_observer_asks_once_more_at_the_end_of_its_time():
     attempt = ObjectAttempt(ObjectRequest(KeySet("hf", "election", "a"), known=0), b"t" * 32, 100.0)
-    steps = electing.observe(attempt, 101.0)
+    steps = watch(attempt, "watch", 101.0, has_end=True)
     next(steps)
     assert steps.send(Answer(100.0, b"waits " + doubles(0))).until == 101.0
     steps.send(Waking(101.0, None))

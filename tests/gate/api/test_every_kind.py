@@ -32,7 +32,7 @@ KINDS = {
 NAMES = {
     "lock": ("Lock", "Lease"),
     "rlock": ("RLock", "RLease"),
-    "semaphore": ("Semaphore", "Lease"),
+    "semaphore": ("Semaphore", "SemaphoreLease"),
     "read lock": ("ReadLock", "RWLease"),
     "write lock": ("WriteLock", "RWLease"),
     "lock_all": ("LockAll", "LeaseOfAll"),
@@ -111,7 +111,7 @@ WHERE = [base, driver, performing, session, transport, exchange, sync_object, as
 
 
 def test_every_kind_is_asked():
-    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "election", "once"}
+    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "election", "group", "once"}
 
 
 async def start(api, raw, kind, client):

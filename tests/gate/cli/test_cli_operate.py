@@ -247,6 +247,20 @@ def test_show_has_the_values_of_an_election(call, hf):
     assert second.result(20)
 
 
+def test_show_has_the_members_of_a_group_and_the_slots_of_a_semaphore(call, hf):
+    with hf.group("a").join(value="zone=\x1b[31m"), hf.group("a").join(value="two"):
+        shown = call(show, "a", "--kind", "group").stdout
+        assert shown.startswith("group a\n  2 members; 0 waiting\n")
+        assert re.search(r"  member +\d\.\ds +\d+s +\d+  zone=\ufffd\[31m\n", shown)
+    with hf.semaphore("b", 3) as lease, hf.semaphore("b", 3):
+        assert lease.slot(prefer=2) == 2
+        shown = call(show, "b").stdout
+        assert re.search(r"  1 permit, slot 2 +\d\.\ds ", shown)
+        assert re.search(r"  1 permit  +\d\.\ds ", shown)
+        (found,) = objects(call(show, "b", "--json"))
+        assert sorted((one["slot"] for one in found["holders"]), key=str) == [2, None]
+
+
 def test_show_lists_ten_waiters_and_counts_the_others():
     queue = tuple(Waiter("t", 1, place, 9.0, f"w{place}", True, "o.1", False) for place in range(12))
     status = LockStatus((), queue, 1, 0, 112, 1, 1, 5, 1.0, None)

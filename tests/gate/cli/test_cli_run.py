@@ -76,6 +76,23 @@ def test_command_gets_name_fence_and_token_in_its_environment(run, job):
     assert done(process)[0] == 0
 
 
+def test_runs_with_slots_get_numbers_of_their_own(run, hf):
+    command = ("--slots", "3", "--", "sh", "-c", "echo slot $HANDFAST_SLOT; exec cat")
+    first = run(*command)
+    assert line_of(first) == "slot 0\n"
+    second = run(*command)
+    assert line_of(second) == "slot 1\n"
+    assert {one.slot for one in hf.semaphore("job", 3).status().holders} == {0, 1}
+    assert done(first)[0] == 0
+    third = run(*command)
+    assert line_of(third) == "slot 0\n"
+    assert done(second)[0] == done(third)[0] == 0
+
+
+def test_a_run_beyond_all_numbers_has_none(run):
+    assert done(run("--slots", "1025", "--", "sh", "-c", "echo ${HANDFAST_SLOT-none}"))[:2] == (0, "none\n")
+
+
 def test_only_a_lock_is_kept_for_a_time(run):
     code, _, errors = done(run("--at-least", "1h", "--slots", "2", "--", "true"))
     assert code == 64

@@ -19,24 +19,26 @@ from handfast._engine.packing import doubles
 
 TOKEN = b"0" * 32
 PLACES = {"lock": ("state", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
-PLACES["once"] = PLACES["election"] = PLACES["lock"]
+PLACES["once"] = PLACES["election"] = PLACES["group"] = PLACES["lock"]
 
 LOCK = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(30_000))
 SEVERAL = MultiRequest([LOCK.place], LeaseOptions(30_000, max_waiters=9))
 ONCE = OnceRequest(KeySet("hf", "once", "a"), LeaseOptions(30_000, max_waiters=9), keep_ms=1, refresh_ms=NEVER)
 LIMITER = LimitRequest(KeySet("hf", "limiter", "a"), [Limit(1, 1)], max_waiters=9, timeout=None)
 ELECTION = ObjectRequest(KeySet("hf", "election", "a"), known=-1)
+GROUP = ObjectRequest(KeySet("hf", "group", "a"), latest=-1, known=-1, shown=9)
 DEBOUNCE = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=1)
 
 CALLS = [
     *(LOCK.acquire(TOKEN), LOCK.try_acquire(TOKEN), LOCK.acquire(TOKEN, 9), LOCK.release(TOKEN)),
     *(LOCK.release(TOKEN, copies=True), LOCK.confirm(TOKEN), LOCK.renew_for(TOKEN, 1), LOCK.cancel(TOKEN)),
-    *(LOCK.inspect(), LOCK.revoke(9, ""), LOCK.adopt(TOKEN, "c", "l"), LOCK.lower(TOKEN), LOCK.resize(2, "me")),
+    *(LOCK.inspect(), LOCK.revoke(9, ""), LOCK.adopt(TOKEN, "c", "l"), LOCK.lower(TOKEN), LOCK.slot(TOKEN, 0)),
+    LOCK.resize(2, "me"),
     *(SEVERAL.acquire(TOKEN), SEVERAL.release(TOKEN), SEVERAL.renew_for(TOKEN, 1), SEVERAL.cancel(TOKEN)),
     *(ONCE.acquire(TOKEN), ONCE.ending_as("done", b"").release(TOKEN), ONCE.cancel(TOKEN)),
     *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),
     *(LIMITER.call("reset", until_us=1), LIMITER.call("inspect")),
-    ELECTION.call("watch", TOKEN, wait_ms=0),
+    *(ELECTION.call("watch", TOKEN, wait_ms=0), GROUP.call("watch", TOKEN, wait_ms=0)),
     *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN)),
 ]
 BATCHES = [join([LOCK.acquire(TOKEN)]), join([LOCK.release(TOKEN)]), join([LIMITER.acquire(TOKEN, 0)])]
@@ -74,5 +76,5 @@ def test_all_scripts_of_kinds_with_layouts_are_here():
     others = {"names_best", "names_rank", "names_unrank", "scores_advance"} | {
         f"latch_{verb}" for verb in ("done", "inspect", "watch")
     }  # sorted sets of members have no layouts
-    others |= {"election_announce"}  # nor has the history of an election
+    others |= {"election_announce", "group_ring"}  # nor have the history of an election and those who watch
     assert {call.prefix.name for call in (*CALLS, *BATCHES)} == scripts - others

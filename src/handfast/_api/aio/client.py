@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from handfast._api.aio.autocomplete import AsyncAutocomplete
     from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.election import AsyncElection
+    from handfast._api.aio.group import AsyncGroup
     from handfast._api.aio.latch import AsyncLatch
     from handfast._api.aio.limiter import AsyncLimiter
     from handfast._api.aio.once import AsyncOnce
@@ -606,6 +607,32 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             ),
         )
         return AsyncElection(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
+
+    def group(self, name: str, *, ttl: Duration = DEFAULT_TERM_S, on_lost: OnLost = "raise") -> AsyncGroup:
+        """Return the group of a name: processes join, and others see who is there. No I/O.
+
+        Example:
+            async with hf.group("workers").join(value="zone=a") as member:
+                ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the group.
+            ttl: Seconds (a number or a timedelta) after which a membership ends unless it is renewed, from 0.001 s to 366
+                days: for how long a member is listed after a death.
+            on_lost: As in `lock`.
+
+        Returns:
+            The group. Nothing is sent yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
+        from handfast._api.aio.group import AsyncGroup
+
+        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None)
+        permits = PermitRequest(KeySet(self._namespace, "group", name), options, limit=MAX_PERMITS)
+        return AsyncGroup(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.

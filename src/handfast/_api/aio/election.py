@@ -7,8 +7,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
+from handfast._api.aio.announced import AsyncAnnouncedLease
 from handfast._api.aio.inspectable import AsyncInspectable
-from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
@@ -16,7 +16,7 @@ from handfast._engine.objects import ObjectRequest
 from handfast._engine.validate import check_int, reply_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import electing
-from handfast._protocol.asking import ObjectAttempt
+from handfast._protocol.asking import ObjectAttempt, watch
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost
@@ -32,7 +32,7 @@ MAX_TERMS = 32
 """Terms that the server remembers, as in ``election_announce.lua``."""
 
 
-class AsyncLeadership(AsyncLease):
+class AsyncLeadership(AsyncAnnouncedLease):
     """The lease of a leader. It comes from the methods of an election, and ends with the term.
 
     Example:
@@ -40,35 +40,7 @@ class AsyncLeadership(AsyncLease):
             await plan(fence=term.fence)
     """
 
-    __slots__ = ("_announce",)
-
-    def __init__(
-        self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost, announce: Callable[[str], object]
-    ) -> None:
-        super().__init__(driver, state, on_lost)
-        self._announce = announce
-
-    async def release(self) -> bool:
-        """Resign: release the lease and hand it to the next candidate. Observers hear of it.
-
-        Returns:
-            True if this call released the lease; False if it was lost or released before.
-
-        Raises:
-            ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
-        """
-        released = await super().release()
-        if released:
-            self._announce("resigned")
-        return released
-
-    async def _leave(self, error: BaseException | None) -> bool:
-        left = await super()._leave(error)
-        if left and self._state.loss is None:
-            self._announce("resigned")
-        return left
+    __slots__ = ()
 
 
 class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
@@ -167,7 +139,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
         while True:
             request = self._terms.having(known=known)
             attempt = self._driver.begin(ObjectAttempt, request)
-            steps = partial(electing.observe, attempt)
+            steps = partial(watch, attempt, "watch", has_end=True)
             leader = electing.leader(await self._driver.watch(attempt, steps, inf))
             if known == (leader.fence if leader else 0):
                 return  # there is no server
@@ -194,10 +166,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
         return await self._driver.look(steps, self.name)
 
     def _lease(self, state: LeaseState) -> AsyncLeadership:
-        announce = partial(self._announce, state)
-        state.callbacks.append(announce)
-        announce()
-        return AsyncLeadership(self._driver, state, self._on_lost, announce)
+        return AsyncLeadership(self._driver, state, self._on_lost, partial(self._announce, state))
 
     def _announce(self, state: LeaseState, why: str = "") -> None:
         """Have observers told of the beginning of a term, or of the end, with the cause."""

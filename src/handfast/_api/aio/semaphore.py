@@ -11,17 +11,74 @@ from handfast._api.aio.scope import acquire_context
 from handfast._api.foreign import unknown_options
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
-from handfast._kinds import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS, MAX_SLOTS
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 
 # sync only: from handfast.arguments import CancelEvent
 from handfast.arguments import Duration
+from handfast.errors import NotHeld
 
-__all__ = ["AsyncSemaphore"]
+__all__ = ["AsyncSemaphore", "AsyncSemaphoreLease"]
 
 
-class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
+class AsyncSemaphoreLease(AsyncLease):
+    """A lease of permits of a semaphore. It comes from ``acquire`` and ``try_acquire``.
+
+    Example:
+        async with hf.semaphore("devices", 4) as lease:
+            device = devices[await lease.slot()]
+    """
+
+    __slots__ = ("_slot",)
+
+    async def slot(self, *, prefer: int | None = None) -> int:
+        """Return a number from 0 to ``limit`` - 1 that no other holder of the semaphore has.
+
+        The first call takes a round trip; later ones return the same number without I/O. The number is free when the
+        lease ends: by a release, or after the death of the process when the ttl is over.
+
+        As with the lease itself, a process that was paused may go on with its number after it has lost the lease, while
+        another has the number: see `Lease.check` and `Lease.fence`. If clients use different limits, or after a
+        `Semaphore.resize`, numbers are less than the largest limit of those who hold permits.
+
+        Args:
+            prefer: The number wanted, less than the limit; the lease gets the smallest free one if another has that. None takes
+                the smallest free one.
+
+        Raises:
+            TypeError: The lease has several permits, or ``prefer`` is no int.
+            ValueError: The limit is above 1,024, or ``prefer`` is out of range.
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        request = self._state.request
+        assert isinstance(request, PermitRequest)  # noqa: S101 -- as `Semaphore` makes it
+        if request.weight > 1:
+            raise TypeError(
+                f"{self!r} has {request.weight} permits, and a lease has one number; acquire one permit for each"
+            )
+        if request.limit > MAX_SLOTS:
+            raise ValueError(
+                f"{self.name!r} has a limit of {request.limit}, and only up to {MAX_SLOTS:,} holders have numbers"
+            )
+        wanted = -1 if prefer is None else check_int(prefer, "prefer", request.limit - 1, least=0)
+        self.check()
+        found: int | None = getattr(self, "_slot", None)
+        if found is None:
+            numbers = await self._driver.number(self._state, wanted)
+            if not numbers:
+                self.check()
+                raise NotHeld(self.name)
+            (found,) = numbers
+            self._slot = found
+        return found
+
+
+class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
@@ -54,7 +111,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
         timeout: Duration | None = None,
         # sync only: cancel: CancelEvent | None = None,
         **_options: Never,
-    ) -> AsyncLease:
+    ) -> AsyncSemaphoreLease:
         """Acquire permits, all of them or none, and wait in the queue until they are free.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
@@ -102,7 +159,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
 
     async def try_acquire(
         self, *_args: Never, permits: int = 1, timeout: Duration | None = None, **_options: Never
-    ) -> AsyncLease | None:
+    ) -> AsyncSemaphoreLease | None:
         """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
         Args:
@@ -154,5 +211,5 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
         await self._driver.run(admin.resize(self._request, new_limit, self._driver.label), self.name)
 
-    def _lease(self, state: LeaseState) -> AsyncLease:
-        return AsyncLease(self._driver, state, self._on_lost)
+    def _lease(self, state: LeaseState) -> AsyncSemaphoreLease:
+        return AsyncSemaphoreLease(self._driver, state, self._on_lost)

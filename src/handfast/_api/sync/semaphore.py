@@ -11,15 +11,72 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
-from handfast._kinds import MAX_PERMITS
+from handfast._kinds import MAX_PERMITS, MAX_SLOTS
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import CancelEvent, Duration
+from handfast.errors import NotHeld
 
-__all__ = ["Semaphore"]
+__all__ = ["Semaphore", "SemaphoreLease"]
 
 
-class Semaphore(Inspectable, Primitive[Lease]):
+class SemaphoreLease(Lease):
+    """A lease of permits of a semaphore. It comes from ``acquire`` and ``try_acquire``.
+
+    Example:
+        with hf.semaphore("devices", 4) as lease:
+            device = devices[lease.slot()]
+    """
+
+    __slots__ = ("_slot",)
+
+    def slot(self, *, prefer: int | None = None) -> int:
+        """Return a number from 0 to ``limit`` - 1 that no other holder of the semaphore has.
+
+        The first call takes a round trip; later ones return the same number without I/O. The number is free when the
+        lease ends: by a release, or after the death of the process when the ttl is over.
+
+        As with the lease itself, a process that was paused may go on with its number after it has lost the lease, while
+        another has the number: see `Lease.check` and `Lease.fence`. If clients use different limits, or after a
+        `Semaphore.resize`, numbers are less than the largest limit of those who hold permits.
+
+        Args:
+            prefer: The number wanted, less than the limit; the lease gets the smallest free one if another has that. None takes
+                the smallest free one.
+
+        Raises:
+            TypeError: The lease has several permits, or ``prefer`` is no int.
+            ValueError: The limit is above 1,024, or ``prefer`` is out of range.
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        request = self._state.request
+        assert isinstance(request, PermitRequest)  # noqa: S101 -- as `Semaphore` makes it
+        if request.weight > 1:
+            raise TypeError(
+                f"{self!r} has {request.weight} permits, and a lease has one number; acquire one permit for each"
+            )
+        if request.limit > MAX_SLOTS:
+            raise ValueError(
+                f"{self.name!r} has a limit of {request.limit}, and only up to {MAX_SLOTS:,} holders have numbers"
+            )
+        wanted = -1 if prefer is None else check_int(prefer, "prefer", request.limit - 1, least=0)
+        self.check()
+        found: int | None = getattr(self, "_slot", None)
+        if found is None:
+            numbers = self._driver.number(self._state, wanted)
+            if not numbers:
+                self.check()
+                raise NotHeld(self.name)
+            (found,) = numbers
+            self._slot = found
+        return found
+
+
+class Semaphore(Inspectable, Primitive[SemaphoreLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
@@ -48,7 +105,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
         timeout: Duration | None = None,
         cancel: CancelEvent | None = None,
         **_options: Never,
-    ) -> Lease:
+    ) -> SemaphoreLease:
         """Acquire permits, all of them or none, and wait in the queue until they are free.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
@@ -99,7 +156,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
 
     def try_acquire(
         self, *_args: Never, permits: int = 1, timeout: Duration | None = None, **_options: Never
-    ) -> Lease | None:
+    ) -> SemaphoreLease | None:
         """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
         Args:
@@ -151,5 +208,5 @@ class Semaphore(Inspectable, Primitive[Lease]):
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
         self._driver.run(admin.resize(self._request, new_limit, self._driver.label), self.name)
 
-    def _lease(self, state: LeaseState) -> Lease:
-        return Lease(self._driver, state, self._on_lost)
+    def _lease(self, state: LeaseState) -> SemaphoreLease:
+        return SemaphoreLease(self._driver, state, self._on_lost)

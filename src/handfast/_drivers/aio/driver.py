@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from logging import DEBUG
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from handfast._drivers import log
 from handfast._drivers.aio.cleanup import (
@@ -29,7 +29,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Found, Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, try_acquire, undo
 from handfast._protocol.admin import who_is_there
-from handfast._protocol.lease import GONE, LeaseState, downgrade, give_up, release, renew
+from handfast._protocol.lease import GONE, LeaseState, downgrade, give_up, number, release, renew
 from handfast._protocol.retry import UNDO_WAIT
 from handfast.errors import AcquireTimeout, ClientClosed, NotHeld
 
@@ -213,6 +213,10 @@ class AsyncDriver(Contexts):
         """Keep only these permits of a lease. Return False if it was lost. Raises NotHeld if it is being released."""
         return await self._change(lease, downgrade(lease, request), "downgraded")
 
+    async def number(self, lease: LeaseState, prefer: int) -> tuple[int] | Literal[False]:
+        """Give a lease a number of its own. Return False if it was lost. Raises NotHeld if it is being released."""
+        return await self._change(lease, number(lease, prefer), "numbered")
+
     async def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
         """Extend a lease to ``ttl_ms`` from now, and leave it to another client. Return False if it was lost."""
         if not await self.extend(lease, ttl_ms):
@@ -286,10 +290,10 @@ class AsyncDriver(Contexts):
             name, status = await self.look(who_is_there(attempt.request), name, UNDO_WAIT)
         return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
 
-    async def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
+    async def _change(self, lease: LeaseState, steps: Steps[T], change: str) -> T | Literal[False]:
         context = self._context(lease.request.name)
-        if await run(context, steps, lease.request.name, lease.deadline) and lease.loss is None:
-            return True
+        if (result := await run(context, steps, lease.request.name, lease.deadline)) and lease.loss is None:
+            return result
         if lease.owner.leases.get(lease.token) is lease:
             lease.owner.lose(lease, GONE.format(change))
         if lease.loss is None:

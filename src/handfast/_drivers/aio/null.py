@@ -40,6 +40,7 @@ class AsyncNullDriver(NullDriver):
     leave = _awaitable(NullDriver.leave)
     extend = _awaitable(NullDriver.extend)
     downgrade = _awaitable(NullDriver.downgrade)
+    number = _awaitable(NullDriver.number)
     detach = _awaitable(NullDriver.detach)
     adopt = _awaitable(NullDriver.adopt)
     run = _awaitable(NullDriver.run)

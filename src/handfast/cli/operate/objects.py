@@ -50,6 +50,7 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
                 "ends_in": one.remaining,
                 "released": one.released,
                 "value": one.value,
+                "slot": one.slot,
             }
             for one in found.status.holders
         ],

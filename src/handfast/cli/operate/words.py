@@ -16,6 +16,9 @@ QUEUE_SHOWN = 10
 
 HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED", "LAST USED")
 
+VALUED = ("election", "group")
+"""Kinds whose holders and waiters show a value."""
+
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
 
@@ -104,27 +107,29 @@ def _permits(found: NameStatus) -> str:
     status = found.status
     if found.kind == "semaphore" and status.limit:
         return f"{status.limit - status.free:,} of {status.limit:,} permits held"
+    if found.kind == "group":
+        return f"{status.holding:,} member{'s' * (status.holding != 1)}"
     return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"
 
 
 def _role(found: NameStatus, one: Holder | Waiter) -> str:
     match found.kind:
         case "semaphore":
-            return "1 permit" if one.weight == 1 else f"{one.weight:,} permits"
+            slot = "" if not isinstance(one, Holder) or one.slot is None else f", slot {one.slot}"
+            return "1 permit" + slot if one.weight == 1 else f"{one.weight:,} permits"
         case "rwlock":
             return "writer" if one.exclusive else "reader"
         case "election":
             return "leader" if isinstance(one, Holder) else "candidate"
-        case "once":
-            return "once"
+    role = {"group": "member"}.get(found.kind, found.kind)
     if isinstance(one, Holder) and one.released:
         return "released"
-    return "lock_all" if one.lock_all else "lock"
+    return "lock_all" if one.lock_all else role
 
 
 def _value(found: NameStatus, one: Holder | Waiter | None) -> tuple[str, ...]:
-    """Return the cell of a value, or without a holder or waiter the head of the column: of an election only."""
-    if found.kind != "election":
+    """Return the cell of a value, or without a holder or waiter the head of the column: of kinds that have values only."""
+    if found.kind not in VALUED:
         return ()
     return ("VALUE",) if one is None else (printable(one.value),)
 

@@ -37,6 +37,7 @@ Environment of COMMAND:
   HANDFAST_FENCE  fencing token: a number that grows with every grant of NAME
   HANDFAST_TOKEN  the right to renew and release this lease; keep it secret
   HANDFAST_HELD   fences of this run and of those around it
+  HANDFAST_SLOT   with --slots (up to 1024): a number that no other run has
 
 If `handfast run` is killed with SIGKILL, or is suspended for longer than the TTL, the lease expires and another run can
 start while COMMAND is still running. To make that harmless, let the resource that COMMAND writes to remember the largest

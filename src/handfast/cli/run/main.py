@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from handfast.cli.holding import run_holding
 from handfast.cli.supervision.child import LossPlan
 from handfast.cli.supervision.signals import Signals
-from handfast.cli.taking.acquire import acquire, connect, release
+from handfast.cli.taking.acquire import acquire, connect, release, slot
 from handfast.cli.taking.notice import Notice
 from handfast.cli.taking.options import Options
 
@@ -25,7 +25,7 @@ def run(options: Options, command: Sequence[str], plan: LossPlan, signals: Signa
         try:
             lease = acquire(options, primitive)
             notice.end()
-            ended = run_holding(lease, command, signals, plan)
+            ended = run_holding(lease, command, signals, plan, slot(lease, options))
         finally:
             # CPython runs signal handlers at calls and loops, never between a return and its assignment. So a grant
             # that acquire() did not undo is in `lease`, and every later exception passes through here.

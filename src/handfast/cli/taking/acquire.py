@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from handfast._kinds import MAX_SLOTS
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 from handfast.cli.durations import limit
@@ -20,7 +21,7 @@ from handfast.cli.taking.options import Options
 if TYPE_CHECKING:
     from handfast import Handfast, Lease, Lock, ReadLock, Semaphore, WriteLock
 
-__all__ = ["acquire", "connect", "release"]
+__all__ = ["acquire", "connect", "release", "slot"]
 
 Primitive: TypeAlias = "Lock | Semaphore | ReadLock | WriteLock"
 
@@ -78,6 +79,26 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     if not options.skip_ok:
         say(message)
     raise click.exceptions.Exit(options.busy_code)
+
+
+def slot(lease: Lease, options: Options) -> dict[str, str]:
+    """Return the variable with the number of the slot; nothing for other kinds, and where there are too many slots.
+
+    Raises click's Exit if the server does not give the number.
+    """
+    from redis.exceptions import RedisError
+
+    from handfast import HandfastError, SemaphoreLease
+
+    if not isinstance(lease, SemaphoreLease) or (options.slots or 0) > MAX_SLOTS:
+        return {}
+    try:
+        return {"HANDFAST_SLOT": str(lease.slot())}
+    except (HandfastError, RedisError, OSError, ValueError) as error:
+        say(
+            f"no slot of {options.name!r} was assigned: {error if isinstance(error, HandfastError) else unreachable(error)}"
+        )
+        raise click.exceptions.Exit(UNAVAILABLE) from None
 
 
 def _would_deadlock(options: Options, primitive: Primitive) -> bool:

@@ -14,7 +14,7 @@
 -- control    the channel on which it hears that its lease was taken away; its last part is the id of the client
 -- label      what people call the client, percent-encoded
 -- words      further facts of the token, as `name=text`, percent-encoded. `value` is data that the caller shows to
---            others. A reader passes over unknown words
+--            others, `slot` the number that permit_slot.lua gave a holder. A reader passes over unknown words
 --
 -- All but the mark comes from the client in one piece, so that scripts copy it from WEIGHT_AT on.
 

@@ -1,0 +1,49 @@
+"""A lease of which others hear when it begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from handfast._api.aio.lease import AsyncLease
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._protocol.lease import LeaseState
+from handfast.arguments import OnLost
+
+__all__ = ["AsyncAnnouncedLease"]
+
+
+class AsyncAnnouncedLease(AsyncLease):
+    """A lease whose beginning and end are announced. No call waits for an announcement."""
+
+    __slots__ = ("_announce",)
+
+    def __init__(
+        self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost, announce: Callable[[str], object]
+    ) -> None:
+        super().__init__(driver, state, on_lost)
+        self._announce = announce
+        state.callbacks.append(partial(announce, ""))
+        announce("")
+
+    async def release(self) -> bool:
+        """Release the lease. Others hear of it, and of an election the next candidate leads.
+
+        Returns:
+            True if this call released the lease; False if it was lost or released before.
+
+        Raises:
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        released = await super().release()
+        if released:
+            self._announce("resigned")
+        return released
+
+    async def _leave(self, error: BaseException | None) -> bool:
+        left = await super()._leave(error)
+        if left and self._state.loss is None:
+            self._announce("resigned")
+        return left

@@ -1,0 +1,164 @@
+"""A group: processes join, and others see who is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from handfast._api.aio.announced import AsyncAnnouncedLease
+from handfast._api.aio.inspectable import AsyncInspectable
+from handfast._api.aio.scope import acquire_context
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._engine.calls import PermitRequest
+from handfast._engine.objects import ObjectRequest
+from handfast._engine.validate import reply_seconds
+from handfast._naming import name_publicly
+from handfast._objects import AsyncBlockOnly
+from handfast._protocol import grouping
+from handfast._protocol.asking import ObjectAttempt, watch
+from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration, OnLost
+
+if TYPE_CHECKING:
+    from handfast.records import Member
+
+__all__ = ["AsyncGroup", "AsyncMembership"]
+
+
+class AsyncMembership(AsyncAnnouncedLease):
+    """The lease of a member of a group. It comes from `Group.join`, and its end is the end of the membership.
+
+    Example:
+        async with hf.group("workers").join(value="zone=a") as member:
+            await work(member.fence)
+    """
+
+    __slots__ = ()
+
+
+class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
+    """A named group: processes join and leave, and others see who is there. Made by the client's ``group()``.
+
+    A member is the holder of a lease: it is renewed while the process lives, and a member that died is listed until its
+    lease ends. Members have fences, in the order in which they joined. The object holds nothing itself, so threads or
+    tasks may share it, and join several times.
+
+    Example:
+        workers = hf.group("workers")
+
+        async with workers.join(value="zone=a") as member:
+            for one in await workers.members():
+                print(one.label, one.value)
+    """
+
+    _request: PermitRequest
+
+    def __init__(self, driver: AsyncDriver, request: PermitRequest, on_lost: OnLost) -> None:
+        self._driver = driver
+        self._request = request
+        self._on_lost = on_lost
+        self._watched = ObjectRequest(request.place)
+
+    @acquire_context  # asyncio only
+    async def join(self, *, value: str = "") -> AsyncMembership:
+        """Join the group. It takes one round trip and never waits for others.
+
+        If this raises, is cancelled or is interrupted, no member remains on the server. If the server can't be reached
+        then, the member is removed in the background when the server answers again.
+
+        Args:
+            value: Text that others see of this member, such as an address: up to 1 KiB of UTF-8.
+
+        Returns:
+            The lease of the member. Enter it with ``with``, or release it to leave the group.
+
+        Raises:
+            TypeError: ``value`` is no str.
+            ValueError: ``value`` is too long.
+            ServerRefused: The server is out of memory, read-only, or lacks permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        attempt = self._driver.attempt(self._request.showing(value))
+        try:
+            return self._lease(await self._driver.acquire(attempt, None))
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    async def members(self, *, timeout: Duration | None = None) -> tuple[Member, ...]:
+        """Return the members at one instant of the server, in the order in which they joined. Takes one round trip.
+
+        At most 1,000 members are listed; `size` counts all.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        return await self._driver.look(grouping.look(self._request), self.name, reply_seconds(timeout))
+
+    async def size(self, *, timeout: Duration | None = None) -> int:
+        """Return how many members there are. Takes one round trip, however many these are.
+
+        Args:
+            timeout: As in `members`.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        return await self._driver.look(grouping.size(self._request), self.name, reply_seconds(timeout))
+
+    async def watch(self) -> AsyncIterator[tuple[Member, ...]]:
+        """Yield the members, now and after each change that is seen.
+
+        Members announce that they come and go. Of a member that dies the end of its lease tells. Changes within 50 ms
+        are seen as one. A message may be lost, so the server is also asked every five seconds.
+
+        Example:
+            async for members in workers.watch():
+                print(len(members))
+
+        Returns:
+            An iterator over tuples as from `members`, which is asynchronous in the asyncio API.
+
+        Raises:
+            ServerRefused: The server refused, for example since it is out of memory.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        known = grouping.NOTHING
+        while True:
+            request = self._watched.having(**known._asdict(), shown=grouping.MAX_MEMBERS)
+            attempt = self._driver.begin(ObjectAttempt, request)
+            steps = partial(watch, attempt, "watch", has_end=True, pause=grouping.PAUSE_S)
+            answer = await self._driver.watch(attempt, steps, inf)
+            if known == grouping.seen(answer):
+                return  # there is no server
+            known = grouping.seen(answer)
+            yield grouping.members(answer)
+
+    def _lease(self, state: LeaseState) -> AsyncMembership:
+        return AsyncMembership(self._driver, state, self._on_lost, partial(self._announce, state))
+
+    def _announce(self, state: LeaseState, _why: str) -> None:
+        """Have those told who watch the group."""
+        self._driver.perform_later(state, grouping.ring(self._watched))
+
+
+name_publicly(globals(), "handfast")

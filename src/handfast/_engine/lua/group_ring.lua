@@ -1,0 +1,20 @@
+-- group_ring: send messages to those who wait for a change of the members.
+--
+-- KEYS watchers
+-- REPLY told more
+-- ALONE told 0
+--
+-- more is 1 after 100 messages, when watchers may be left: send the call again.
+--
+-- TWICE there are messages for watchers that have come since.
+-- LATE the same.
+-- MEMORY it writes nothing but a ZREM, which passes.
+
+-- @include clock
+
+local watchers = KEYS[1]
+
+-- @include inbox
+-- @include watchers
+
+return 'told ' .. struct.pack('<d', ring() and 1 or 0)

@@ -1,0 +1,67 @@
+-- permit_slot: give a holder a number that no other holder has.
+--
+-- KEYS state tokens
+-- ARGV token prefer
+-- REPLY slot number
+-- REPLY lost
+-- REPLY full
+-- ALONE slot 0
+--
+-- The number is the word `slot` of the holder's record, so it is free when the lease ends. Numbers go from 0 to 1023.
+-- prefer is a number that the holder gets if it is free; else, and for -1, it gets the smallest that is free.
+-- lost: the token holds nothing, or its record was evicted. full: there are 1,024 other holders.
+--
+-- TWICE the same number.
+-- LATE after a release it finds no holder and changes nothing.
+-- MEMORY the first write is a HSET, refused at maxmemory.
+
+-- @include clock
+-- @include record
+-- @include state
+-- @include grant
+
+local MOST = 1024
+
+local token, prefer = ARGV[1], tonumber(ARGV[2])
+local taken = {}
+
+local function slot_of(its_record)
+  return tonumber(string.match(its_record, ' slot=(%d+)', INBOX_AT) or -1)
+end
+
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+local its_end, its_record = lease_of(token)
+if not its_record or its_end <= now then
+  return 'lost '
+end
+local slot = slot_of(its_record)
+if slot < 0 then
+  if lease_end > now then
+    taken[slot_of(record)] = true
+  end
+  local live = string.format('(%.0f', now)
+  local others = out > 0 and redis.call('ZRANGEBYSCORE', tokens, live, FINISHED, 'LIMIT', 0, MOST + 1) or {}
+  if others[1] then
+    for _, one in ipairs(redis.call('HMGET', state, unpack(others))) do
+      taken[slot_of(one or '')] = true
+    end
+  end
+  slot = prefer
+  if slot < 0 or taken[slot] then
+    slot = 0
+    while taken[slot] do
+      slot = slot + 1
+    end
+  end
+  if slot >= MOST or #others > MOST then
+    return 'full '
+  end
+  its_record = its_record .. string.format(' slot=%.0f', slot)
+  if holder == token then
+    record = its_record
+    save()
+  else
+    save(token, its_record)
+  end
+end
+return 'slot ' .. struct.pack('<d', slot)

@@ -1,0 +1,85 @@
+"""Protocols of a group: list the members, and send messages to those who wait for a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Answer, Steps
+from handfast._engine.objects import ObjectRequest
+from handfast._engine.records import read_record
+from handfast._protocol.admin import read_status
+from handfast._protocol.asking import change
+
+if TYPE_CHECKING:
+    from handfast.records import Member
+
+__all__ = ["MAX_MEMBERS", "NOTHING", "PAUSE_S", "Seen", "look", "members", "ring", "seen", "size"]
+
+MAX_MEMBERS = 1000
+"""Members that one call lists."""
+
+PAUSE_S = 0.05
+"""Seconds after a message for further changes, which cost no call of their own then."""
+
+
+class Seen(NamedTuple):
+    """What tells a set of members from later ones."""
+
+    latest: int
+    """The largest fence."""
+    known: int
+    """How many members there are."""
+
+
+NOTHING = Seen(-1, -1)
+"""Of a caller that knows nothing."""
+
+
+def look(request: PermitRequest) -> Steps[tuple[Member, ...]]:
+    """Read the members."""
+    from handfast.records import Member
+
+    answer: Answer = yield request.inspect(MAX_MEMBERS)
+    found = read_status(answer.fields, request.limit).holders
+    return in_order(Member(one.value, one.label, one.fence, one.held_for, one.remaining) for one in found)
+
+
+def size(request: PermitRequest) -> Steps[int]:
+    """Count the members."""
+    answer: Answer = yield request.inspect(0)
+    return read_status(answer.fields, request.limit).holding
+
+
+def seen(answer: Answer) -> Seen:
+    """Return what tells the members of a reply from others."""
+    tag, *numbers = answer.fields
+    fence, size = (numbers[0], 0) if tag == b"empty" else numbers[1:3]
+    return Seen(int(fence), int(size))
+
+
+def members(answer: Answer) -> tuple[Member, ...]:
+    """Return the members of a reply."""
+    from handfast.records import Member
+
+    if answer.fields[0] == b"empty":
+        return ()
+    _, now_us, _, _, rows = answer.fields
+    found = []
+    for ends_us, text in zip(rows[::2], rows[1::2], strict=True):
+        record = read_record(text)
+        if record is not None:
+            joined_for, remaining = max(0, now_us - record.mark) / 1e6, max(0, int(ends_us) - now_us) / 1e6
+            found.append(Member(record.value, record.label, record.mark, joined_for, remaining))
+    return in_order(found)
+
+
+def in_order(members: Iterable[Member]) -> tuple[Member, ...]:
+    """Return the members in the order in which they joined, which all who look agree on."""
+    return tuple(sorted(members, key=lambda one: one.fence))
+
+
+def ring(request: ObjectRequest) -> Steps[None]:
+    """Send a message to all who wait."""
+    yield from change(lambda: request.call("ring"))
