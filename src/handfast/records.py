@@ -291,7 +291,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group.
+    """A member of a group, at an instant of the server.
 
     Attributes:
         value: The text that it shows to others.

@@ -16,6 +16,9 @@ from tests._support.helpers import eventually_async, settled
 WHERE = [sync_semaphore, driver, performing]
 """Modules in which a call is interrupted at every point."""
 
+SOON_S = 0.3
+"""A ttl in seconds that is to end."""
+
 
 async def test_each_holder_has_a_number_and_keeps_it(here, there):
     leases = [await client.semaphore("a", 4).acquire() for client in (here, there) * 2]
@@ -48,7 +51,7 @@ async def test_a_second_call_takes_no_io(api, server, raw):
 
 async def test_the_number_of_a_dead_holder_is_free_when_its_lease_ends(api, server, here):
     async with api.client(server.url, release_at_exit=False) as mortal:
-        lease = await mortal.semaphore("a", 2, ttl=0.3).acquire()
+        lease = await mortal.semaphore("a", 2, ttl=SOON_S).acquire()
         assert await lease.slot() == 0
     async with here.semaphore("a", 2) as other:
         assert await other.slot() == 1

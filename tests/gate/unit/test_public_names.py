@@ -77,7 +77,7 @@ def test_every_type_of_a_public_signature_is_public():
                     if ours and not isinstance(value, TypeVar | ParamSpec):
                         seen.add(word)
                         assert word in handfast.__all__, f"{where} has {word} in its signature, which is not public"
-    assert seen >= {"Duration", "OnLost", "LockStatus", "Lease", "AsyncLease", "AsyncLock"}
+    assert seen >= {"Duration", "OnLost", "LockStatus", "SemaphoreLease", "AsyncSemaphoreLease", "AsyncLock"}
 
 
 def test_the_error_of_a_bad_script_header_is_public():

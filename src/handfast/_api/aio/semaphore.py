@@ -12,6 +12,7 @@ from handfast._api.foreign import unknown_options
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
 from handfast._kinds import MAX_PERMITS, MAX_SLOTS
+from handfast._naming import name_publicly
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 
@@ -213,3 +214,6 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
 
     def _lease(self, state: LeaseState) -> AsyncSemaphoreLease:
         return AsyncSemaphoreLease(self._driver, state, self._on_lost)
+
+
+name_publicly(globals(), "handfast")

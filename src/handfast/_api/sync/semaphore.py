@@ -12,6 +12,7 @@ from handfast._api.sync.primitive import Primitive
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
 from handfast._kinds import MAX_PERMITS, MAX_SLOTS
+from handfast._naming import name_publicly
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import CancelEvent, Duration
@@ -210,3 +211,6 @@ class Semaphore(Inspectable, Primitive[SemaphoreLease]):
 
     def _lease(self, state: LeaseState) -> SemaphoreLease:
         return SemaphoreLease(self._driver, state, self._on_lost)
+
+
+name_publicly(globals(), "handfast")
