@@ -370,7 +370,7 @@ def test_every_kind_of_fault_and_operation_occurs(tally):
         "observe",
         "close",
     }
-    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once", "debounce", "latch", "election"} | (
+    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once", "debounce", "latch", "election", "group"} | (
         {"lock_all"} if tally.setting != "cluster" else set()
     )
 

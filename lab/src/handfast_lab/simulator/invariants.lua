@@ -359,6 +359,10 @@ local function check_reply(name, state, script, reply, caller, several, now)
     if not deadline or deadline - now < reply[2] then
       complain(8, name, 'the reply gives %s %.0f us', caller, reply[2])
     end
+  elseif tag == 'slot' then
+    if not deadline or deadline <= now then
+      complain(44, name, '%s does not hold, and has the slot %.0f', caller, reply[2])
+    end
   elseif tag == 'queued' then
     if state.queue.scores[caller] ~= reply[5] + QUEUED then
       complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])

@@ -13,7 +13,7 @@ from handfast._protocol.acquire import Attempt
 from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
 from handfast_lab.checker.history import Kind, Outcome
 from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing, state_of
-from handfast_lab.simulator.elections import ElectionWatch, Observed
+from handfast_lab.simulator.observers import Observed, ObserverWatch
 from handfast_lab.simulator.orders import Order, Target
 from handfast_lab.simulator.watch import Note, Watch
 from handfast_lab.simulator.world import World
@@ -71,8 +71,11 @@ class Leased:
             return api.lock_all(target.names, **options)
         if target.kind == "semaphore":
             return api.semaphore(target.name, target.limit, **options)
-        if target.kind == "election":
+        if target.kind in ("election", "group"):
             del options["renew"]
+        if target.kind == "group":
+            return api.group(target.name, **options)
+        if target.kind == "election":
             return api.election(target.name, value=self._client.process.name, **options)
         if target.kind == "lock":
             return api.lock(target.name, at_least=target.at_least_ms / 1000 or None, **options)
@@ -82,12 +85,16 @@ class Leased:
     async def _observe(self, target: Target) -> None:
         """Observe until it is cancelled."""
         watch = self._watch
-        assert isinstance(watch, ElectionWatch)  # noqa: S101 -- only plans of elections have observers
+        assert isinstance(watch, ObserverWatch)  # noqa: S101 -- only their plans have observers
         observer = Observed(self._client, target)
         ON_ATTEMPT.set(lambda _attempt: None)
         try:
-            async for leader in self._primitive(target).observe():
-                watch.observed(observer, 0 if leader is None else leader.fence)
+            if target.kind == "group":
+                async for members in self._primitive(target).watch():
+                    watch.observed(observer, tuple(one.fence for one in members))
+            else:
+                async for leader in self._primitive(target).observe():
+                    watch.observed(observer, () if leader is None else (leader.fence,))
         except asyncio.CancelledError:
             watch.leaves(observer)
             raise
@@ -109,7 +116,9 @@ class Leased:
         order, client, watch = self._order, self._client, self._watch
         primitive = self._primitive(order.target)
         try:
-            if order.verb == "acquire":
+            if order.target.kind == "group":
+                lease = await primitive.join(value=client.process.name)
+            elif order.verb == "acquire":
                 lease = await primitive.acquire(timeout=order.timeout, **self._options())
             else:
                 lease = await primitive.try_acquire(**self._options())
@@ -173,6 +182,11 @@ class Leased:
         if order.block:
             await self._client.block(order.block)
             self._watch.blocked(self._client, order.target, state_of(lease), lost=lease.lost)
+        if order.slot is not None:
+            for _ in range(2):
+                lease._slot = None  # noqa: SLF001 -- so that it asks again
+                number = await lease.slot(prefer=order.slot if order.slot < order.target.limit else None)
+                self._watch.numbered(state_of(lease).token, number)
         if order.extend_ms:
             await asyncio.sleep(order.hold / 2)
             await lease.extend(order.extend_ms / 1000)

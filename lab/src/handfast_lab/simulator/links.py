@@ -107,7 +107,7 @@ class Command:
         self.name, self.token, self.key_count, self.words = verb, b"", int(self.is_plain), words[1:]
         if self.is_script:
             self.name, self.key_count, self.words = SCRIPT_NAMES[words[1]], int(words[2]), words[3:]
-            self.token = self.words[self.key_count]
+            self.token = self.words[self.key_count] if len(self.words) > self.key_count else b""
             """The first argument, which is the token of most scripts."""
         self.tokens = _tokens_of_batch(self.token, SPARE[self.name]) if self.name in SPARE else (self.token,)
 

@@ -28,7 +28,7 @@ class Recording(NamedTuple):
 class _Target(NamedTuple):
     kind: str
     """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``,
-    ``election`` or ``once``."""
+    ``election``, ``group`` or ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
     renew: bool
@@ -98,6 +98,8 @@ class Order(NamedTuple):
     """For ``resize``; 0 restores the limits of the requests."""
     rates: tuple[tuple[int, int], ...] = ()
     """What a limiter's rates are set to."""
+    slot: int | None = None
+    """The number that a holder of a semaphore asks for."""
     settles: tuple[int, ...] = ()
     """What an admission of a limiter is settled with, after ``hold`` seconds each."""
 

@@ -21,7 +21,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 13
+VERSION = 14
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -30,12 +30,13 @@ ACKNOWLEDGED = 0.7
 
 SHARE = 5
 """One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name, one in
-four times as many of a latch, and one of an election."""
+four times as many of a latch, of an election, and of a group."""
 
 
 def kind_of(seed: int) -> str:
-    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, ``election``, or ``permits``."""
+    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, ``election``, ``group``, or ``permits``."""
     others = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce", 3 * SHARE + 1: "election"}
+    others[2 * SHARE + 1] = "group"
     rest = others.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 
@@ -43,7 +44,7 @@ def kind_of(seed: int) -> str:
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
-    drawings |= {"latch": LatchDrawing, "election": _ElectionDrawing}
+    drawings |= {"latch": LatchDrawing, "election": _ElectionDrawing, "group": _GroupDrawing}
     return drawings.get(kind_of(seed), _PermitDrawing)(chance, setting).plan()
 
 
@@ -136,6 +137,7 @@ class _PermitDrawing(Drawing):
             in_scope=chance() < 0.7,
             cancel_after=self._seconds(self._one((self.tempo * 6, 0.2, 5.0))) if chance() < self.cancelling else None,
             cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
+            slot=int(chance() * 5) if target.kind == "semaphore" and target.weight == 1 and chance() < 0.5 else None,
         )
 
     def _target(self, ttl: int) -> Target:
@@ -159,9 +161,12 @@ class _PermitDrawing(Drawing):
 class _ElectionDrawing(_PermitDrawing):
     """Candidates as those of a lock, and observers."""
 
+    observed = "election"
+    parts: tuple[str, ...] = ("state", "tokens", "terms", "watchers")
+
     def __init__(self, chance: Callable[[], float], setting: str) -> None:
         super().__init__(chance, setting)
-        self.kind, self.limit, self.names = "election", 1, self.names[:2]
+        self.kind, self.limit, self.names = self.observed, 1, self.names[:2]
         self.at_once = self.disagree = self.resizes = self.rests = False
         self.calm = chance() < 0.2
         """Whether nothing goes wrong, so that observers hear of all at once."""
@@ -169,7 +174,7 @@ class _ElectionDrawing(_PermitDrawing):
             self.revokes, self.cancelling, self.tempo = False, 0.0, 0.001
 
     def plan(self) -> Plan:
-        plan = super().plan()._replace(parts=("state", "tokens", "terms", "watchers"))
+        plan = super().plan()._replace(parts=self.parts)
         return plan._replace(faults=(), rate=0.0) if self.calm else plan
 
     def _order(self) -> Order:
@@ -183,4 +188,19 @@ class _ElectionDrawing(_PermitDrawing):
 
     def _target(self, ttl: int) -> Target:
         warns = self._chance() < 0.2
-        return Target("election", (self._one(self.names),), ttl, True, "warn" if warns else "raise")
+        return Target(self.observed, (self._one(self.names),), ttl, True, "warn" if warns else "raise", self.limit)
+
+
+class _GroupDrawing(_ElectionDrawing):
+    """Members, and those who watch them."""
+
+    observed = "group"
+    parts = "state", "tokens", "watchers"
+
+    def __init__(self, chance: Callable[[], float], setting: str) -> None:
+        super().__init__(chance, setting)
+        self.limit = MAX_PERMITS
+
+    def _order(self) -> Order:
+        order = super()._order()
+        return order._replace(target=order.target._replace(replicas=0))  # members wait for none

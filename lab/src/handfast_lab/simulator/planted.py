@@ -48,7 +48,7 @@ class Planted(NamedTuple):
     def plans(self) -> str:
         """The kind of the plans that are tried."""
         kinds = {"limit_": "limiter", "debounce_": "debounce", "latch_": "latch", "once_": "once"}
-        kinds |= {"election_": "election"}
+        kinds |= {"election_": "election", "group_": "group"}
         return self.kind or next((kind for start, kind in kinds.items() if self.where.startswith(start)), "")
 
 
@@ -646,11 +646,56 @@ PLANTED = (
     ),
     Planted(
         "an observer does not look when the lease ends that it has seen",
-        "handfast._protocol.electing",
-        "ends_in = left_us / 1e6 + EXPIRY_SLACK_S if left_us else WATCH_POLL_S",
-        "ends_in = WATCH_POLL_S",
+        "handfast._protocol.asking",
+        "if has_end and numbers[0]:",
+        "if False:",
         "observers see a dead leader up to five seconds longer",
         kind="election",
+    ),
+    # --- groups and slots
+    Planted(
+        "members whose leases have ended are listed",
+        "group_watch",
+        "local live = string.format('(%.0f', now)",
+        "local live = '(0'",
+        "watchers see members that are dead",
+    ),
+    Planted(
+        "the number of members alone tells of a change",
+        "group_watch",
+        "if latest == fence and known == size then",
+        "if known == size then",
+        "a member that comes in the place of another is not seen",
+    ),
+    Planted(
+        "the largest fence alone tells of a change",
+        "group_watch",
+        "if latest == fence and known == size then",
+        "if latest == fence then",
+        "a member that leaves is not seen",
+    ),
+    Planted(
+        "members that come and go send no message",
+        "group_ring",
+        "ring() and 1 or 0",
+        "0",
+        "watchers see it up to five seconds late",
+    ),
+    Planted(
+        "a slot that is held is given again",
+        "permit_slot",
+        "if slot < 0 or taken[slot] then",
+        "if slot < 0 then",
+        "two holders have the number that both prefer",
+        kind="permits",
+    ),
+    Planted(
+        "a slot is asked for again",
+        "permit_slot",
+        "if slot < 0 then",
+        "if true then",
+        "a holder has two numbers, one after the other",
+        kind="permits",
     ),
     # --- debounced names
     Planted(

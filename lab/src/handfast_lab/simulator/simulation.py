@@ -13,7 +13,6 @@ from handfast_lab.simulator.burst_watch import BurstWatch
 from handfast_lab.simulator.callers import carry_out
 from handfast_lab.simulator.client import Client
 from handfast_lab.simulator.cluster import Cluster
-from handfast_lab.simulator.elections import ElectionWatch
 from handfast_lab.simulator.faults import Faults
 from handfast_lab.simulator.isolation import isolated
 from handfast_lab.simulator.latches import LatchWatch
@@ -21,6 +20,7 @@ from handfast_lab.simulator.limiter_watch import LimiterWatch
 from handfast_lab.simulator.links import Command
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
+from handfast_lab.simulator.observers import ElectionWatch, GroupWatch
 from handfast_lab.simulator.once_watch import OnceWatch
 from handfast_lab.simulator.orders import ClientPlan, Plan
 from handfast_lab.simulator.plans import draw
@@ -79,7 +79,7 @@ class Simulation:
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
         watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch, "debounce": BurstWatch}
-        watches |= {"latch": LatchWatch, "election": ElectionWatch}
+        watches |= {"latch": LatchWatch, "election": ElectionWatch, "group": GroupWatch}
         self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
         if self.plan.setting == "cluster":

@@ -85,13 +85,14 @@ class Note:
 class HeldLease:
     """A lease that a client relies on. ``weight`` is the number of permits it relies on."""
 
-    __slots__ = ("client", "deadline", "state", "target", "weight")
+    __slots__ = ("client", "deadline", "slot", "state", "target", "weight")
 
     def __init__(self, client: Client, target: Target, state: LeaseState) -> None:
         self.client = client
         self.target = target
         self.state = state
         self.weight = target.weight
+        self.slot: int | None = None
         self.deadline = state.deadline
         """The deadline at the last check."""
 
@@ -287,6 +288,25 @@ class Watch:
                         held = " ".join(sorted(token.decode() for token in self._held))
                         found = f"{out[tag]} of {lease.target.limit} permits are relied on: {held}"
                         self.find(f"invariant 1: {found}")
+
+    def numbered(self, token: bytes, number: int) -> None:
+        """Check the number that a holder has got: no other has it, and it never changes."""
+        lease = self._held.get(token)
+        if lease is None:
+            return
+        if lease.slot not in (None, number):
+            self.find(f"invariant 45: {token.decode()} has the slot {number}, and had {lease.slot}")
+        lease.slot = number
+        if self.damage.lost_data or self.damage.jumped_forward or self.revoked:
+            return
+        for other, one in self._held.items():
+            if (
+                other != token
+                and one.target.tags == lease.target.tags
+                and one.slot == number
+                and self._is_relied_on(one)
+            ):
+                self.find(f"invariant 44: {token.decode()} and {other.decode()} both have the slot {number}")
 
     def check_acknowledged(self) -> None:
         """Check that a new primary has the leases that count only once replicas have them."""

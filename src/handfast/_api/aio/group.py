@@ -142,7 +142,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        known = grouping.NOTHING
+        known, listed = grouping.NOTHING, None
         while True:
             request = self._watched.having(**known._asdict(), shown=grouping.MAX_MEMBERS)
             attempt = self._driver.begin(ObjectAttempt, request)
@@ -150,8 +150,10 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
             answer = await self._driver.watch(attempt, steps, inf)
             if known == grouping.seen(answer):
                 return  # there is no server
-            known = grouping.seen(answer)
-            yield grouping.members(answer)
+            known, members = grouping.seen(answer), grouping.members(answer)
+            if (fences := [one.fence for one in members]) != listed:  # not so if one has come and gone meanwhile
+                listed = fences
+                yield members
 
     def _lease(self, state: LeaseState) -> AsyncMembership:
         return AsyncMembership(self._driver, state, self._on_lost, partial(self._announce, state))

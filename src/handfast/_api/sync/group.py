@@ -141,7 +141,7 @@ class Group(BlockOnly, Inspectable):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        known = grouping.NOTHING
+        known, listed = grouping.NOTHING, None
         while True:
             request = self._watched.having(**known._asdict(), shown=grouping.MAX_MEMBERS)
             attempt = self._driver.begin(ObjectAttempt, request)
@@ -149,8 +149,10 @@ class Group(BlockOnly, Inspectable):
             answer = self._driver.watch(attempt, steps, inf)
             if known == grouping.seen(answer):
                 return  # there is no server
-            known = grouping.seen(answer)
-            yield grouping.members(answer)
+            known, members = grouping.seen(answer), grouping.members(answer)
+            if (fences := [one.fence for one in members]) != listed:  # not so if one has come and gone meanwhile
+                listed = fences
+                yield members
 
     def _lease(self, state: LeaseState) -> Membership:
         return Membership(self._driver, state, self._on_lost, partial(self._announce, state))
