@@ -20,6 +20,7 @@ from tests._support.cluster import NODES, Cluster, knows_all, name_at, started, 
 from tests._support.helpers import eventually_async, settled
 from tests._support.sentinel import free_port
 from tests.gate.api.test_election import observed, values
+from tests.gate.api.test_group import watched
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -168,6 +169,34 @@ async def test_an_observer_hears_of_leaders_where_their_slot_has_moved_to(api, c
                 await eventually_async(lambda: values(seen)[-1] == "two")
             await eventually_async(lambda: seen[-1] is None)
         task.cancel()
+
+
+async def test_a_watcher_hears_of_members_where_their_slot_has_moved_to(api, cluster):
+    name, other = name_at(0, kind="group"), name_at(1, kind="group")
+    here_state, there_state = (KeySet("hf", "group", one).key("state") for one in (name, other))
+    async with api.client(cluster.url) as here, api.client(cluster.url) as there:
+        seen = []
+        task = asyncio.create_task(watched(api, there.group(name), seen))
+        await eventually_async(lambda: seen == [[]])
+        async with here.group(name).join(value="one"):
+            await eventually_async(lambda: seen == [[], ["one"]], within=TOLD_S)
+        await eventually_async(lambda: seen[-1] == [], within=TOLD_S)
+        with cluster.moves(here_state, to=there_state):
+            async with here.group(name).join(value="two"):
+                await eventually_async(lambda: seen[-1] == ["two"])
+            await eventually_async(lambda: seen[-1] == [])
+        task.cancel()
+
+
+async def test_slots_stay_the_same_where_their_names_have_moved_to(api, cluster):
+    name, other = name_at(0, kind="semaphore"), name_at(1, kind="semaphore")
+    here_state, there_state = (KeySet("hf", "semaphore", one).key("state") for one in (name, other))
+    async with api.client(cluster.url) as here, api.client(cluster.url) as there:
+        async with here.semaphore(name, 3) as one, there.semaphore(name, 3) as two, here.semaphore(name, 3) as three:
+            assert await one.slot() == 0
+            with cluster.moves(here_state, to=there_state):
+                assert await two.slot(prefer=0) == 1
+            assert await three.slot() == 2
 
 
 async def test_leases_are_released_at_the_end_where_their_slots_have_moved_to(api, cluster):
