@@ -192,11 +192,14 @@ async def test_slots_stay_the_same_where_their_names_have_moved_to(api, cluster)
     name, other = name_at(0, kind="semaphore"), name_at(1, kind="semaphore")
     here_state, there_state = (KeySet("hf", "semaphore", one).key("state") for one in (name, other))
     async with api.client(cluster.url) as here, api.client(cluster.url) as there:
-        async with here.semaphore(name, 3) as one, there.semaphore(name, 3) as two, here.semaphore(name, 3) as three:
-            assert await one.slot() == 0
-            with cluster.moves(here_state, to=there_state):
-                assert await two.slot(prefer=0) == 1
-            assert await three.slot() == 2
+        one, two = await here.semaphore(name, 3).acquire(), await there.semaphore(name, 3).acquire()
+        assert await one.slot() == 0
+        with cluster.moves(here_state, to=there_state):
+            assert await two.slot(prefer=0) == 1
+            async with here.semaphore(name, 3) as three:
+                assert await three.slot() == 2
+            assert await one.release()
+            assert await two.release()
 
 
 async def test_leases_are_released_at_the_end_where_their_slots_have_moved_to(api, cluster):
