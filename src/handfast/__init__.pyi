@@ -15,6 +15,10 @@ from handfast._api.aio.lock import AsyncLock as AsyncLock
 from handfast._api.aio.lock_all import AsyncLeaseOfAll as AsyncLeaseOfAll
 from handfast._api.aio.lock_all import AsyncLockAll as AsyncLockAll
 from handfast._api.aio.once import AsyncOnce as AsyncOnce
+from handfast._api.aio.partition import AsyncAssignment as AsyncAssignment
+from handfast._api.aio.partition import AsyncChange as AsyncChange
+from handfast._api.aio.partition import AsyncItemLease as AsyncItemLease
+from handfast._api.aio.partition import AsyncPartition as AsyncPartition
 from handfast._api.aio.rlock import AsyncRLease as AsyncRLease
 from handfast._api.aio.rlock import AsyncRLock as AsyncRLock
 from handfast._api.aio.run import AsyncRun as AsyncRun
@@ -40,6 +44,10 @@ from handfast._api.sync.lock import Lock as Lock
 from handfast._api.sync.lock_all import LeaseOfAll as LeaseOfAll
 from handfast._api.sync.lock_all import LockAll as LockAll
 from handfast._api.sync.once import Once as Once
+from handfast._api.sync.partition import Assignment as Assignment
+from handfast._api.sync.partition import Change as Change
+from handfast._api.sync.partition import ItemLease as ItemLease
+from handfast._api.sync.partition import Partition as Partition
 from handfast._api.sync.rlock import RLease as RLease
 from handfast._api.sync.rlock import RLock as RLock
 from handfast._api.sync.run import Run as Run
@@ -111,12 +119,16 @@ __all__ = [
     "Admission",
     "Advance",
     "AlreadyRunning",
+    "Assignment",
     "AsyncAdmission",
+    "AsyncAssignment",
     "AsyncAutocomplete",
+    "AsyncChange",
     "AsyncDebounce",
     "AsyncElection",
     "AsyncGroup",
     "AsyncHandfast",
+    "AsyncItemLease",
     "AsyncLatch",
     "AsyncLeadership",
     "AsyncLease",
@@ -126,6 +138,7 @@ __all__ = [
     "AsyncLockAll",
     "AsyncMembership",
     "AsyncOnce",
+    "AsyncPartition",
     "AsyncRLease",
     "AsyncRLock",
     "AsyncRWLease",
@@ -140,6 +153,7 @@ __all__ = [
     "AsyncWriteLock",
     "Autocomplete",
     "CancelEvent",
+    "Change",
     "ClientClosed",
     "Debounce",
     "Duration",
@@ -149,6 +163,7 @@ __all__ = [
     "HandfastError",
     "HeaderError",
     "Holder",
+    "ItemLease",
     "KeyPart",
     "KeyReused",
     "Kind",
@@ -180,6 +195,7 @@ __all__ = [
     "Once",
     "OnceStatus",
     "OperatorAction",
+    "Partition",
     "QueueFull",
     "RLease",
     "RLock",

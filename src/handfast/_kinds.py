@@ -51,6 +51,9 @@ KINDS: Mapping[str, ObjectKind] = {
         {"election": ("Election", "Leadership")}, "election", commands=("hgetall",), records=("Leader", "Term"), limit=1
     ),
     "group": ObjectKind({"group": ("Group", "Membership")}, "group", records=("Member",), limit=MAX_PERMITS),
+    "partition": ObjectKind(
+        {"partition": ("Partition", "Assignment", "Change", "ItemLease")}, "group", records=("Member",), limit=0
+    ),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")

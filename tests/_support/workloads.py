@@ -263,6 +263,29 @@ async def _group(workload: Workload) -> None:
         await workload.record("leave", last.release)
 
 
+async def _partition(workload: Workload) -> None:
+    """Two workers, of which the second one gets items of the first."""
+    mine = await workload.record("join", _joined, workload.one.partition("o", ["a", "b"], ttl=TTL, every=SOON))
+    if mine is None:
+        return
+    await workload.wait_for_key("{hf:partition:o}:watchers", 1)
+    theirs = await workload.record("join", _joined, workload.other.partition("o", ["a", "b"], ttl=TTL, every=SOON))
+    await workload.record("owners", workload.other.partition("o", ["a", "b"]).owners)
+    for one in (mine, theirs):
+        if one is not None:
+            await workload.record("leave", _left, one)
+
+
+def _joined(partition: Any) -> Any:
+    """Enter the block of an assignment; in asyncio return what is awaited for that."""
+    mine = partition.join()
+    return mine.__aenter__() if hasattr(mine, "__aenter__") else mine.__enter__()
+
+
+def _left(mine: Any) -> Any:
+    return mine.__aexit__(None, None, None) if hasattr(mine, "__aexit__") else mine.__exit__(None, None, None)
+
+
 def _second_of(changes: Any) -> Any:
     """Return the second item; in asyncio what is awaited for that."""
 
@@ -472,6 +495,7 @@ WORKLOADS: dict[str, Script] = {
     "debounce": _debounce,
     "election": _election,
     "group": _group,
+    "partition": _partition,
     "latch": _sample("latch"),
     "once": _once,
     "names": _names,

@@ -71,6 +71,7 @@ class LoggerApart(logging.Logger):
 _cleanup = logging.getLogger("handfast.cleanup")
 _limiter = logging.getLogger("handfast.limiter")
 _once = logging.getLogger("handfast.once")
+_partition = logging.getLogger("handfast.partition")
 _cleanup_apart, _lease_apart, _renewal, _sentinel = (
     LoggerApart(f"handfast.{name}") for name in ("cleanup", "lease", "renewal", "sentinel")
 )
@@ -100,6 +101,28 @@ def refresh_failed(name: str, error: Exception, pause_s: float) -> None:
         type(error).__name__,
         exc_info=error,
         extra={"lock": name, "reason": type(error).__name__},
+    )
+
+
+def serve_failed(name: str, item: str, error: Exception, pause_s: float) -> None:
+    _partition.error(
+        "the function that serves %r of %r failed, and is called again in %.3g s: %s",
+        item,
+        name,
+        pause_s,
+        type(error).__name__,
+        exc_info=error,
+        extra={"lock": name, "reason": type(error).__name__},
+    )
+
+
+def partition_failed(name: str, error: Exception, pause_s: float) -> None:
+    _partition.warning(
+        "members or items of %r are not known for %.3g s: %s",
+        name,
+        pause_s,
+        error,
+        extra={"lock": name, "reason": str(error)},
     )
 
 

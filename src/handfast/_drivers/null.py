@@ -22,7 +22,7 @@ from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.driver import A
 from handfast._drivers.losses import run_lost_callbacks
-from handfast._engine.calls import Request
+from handfast._engine.calls import PARTS, Request
 from handfast._engine.contract import contract_of
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
@@ -43,18 +43,25 @@ def _now_us() -> int:
     return int(wall_clock().timestamp() * 1e6)
 
 
-def _last_argument(call: Call) -> bytes:
-    last, rest = b"", call.packed
+def _arguments(call: Call) -> list[bytes]:
+    found, rest = [], call.packed
     while rest:
         size, _, rest = rest.removeprefix(b"$").partition(b"\r\n")
-        last, rest = rest[: int(size)], rest[int(size) + 2 :]
-    return last
+        found.append(rest[: int(size)])
+        rest = rest[int(size) + 2 :]
+    return found
+
+
+def _states(call: Call) -> list[Any]:
+    names = len(_arguments(call)) // len(PARTS)
+    found = [[b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []] for _ in range(names)]
+    return found[0] if names == 1 else found
 
 
 _REPLIES: Mapping[str, Callable[[Call], Any]] = {
-    "permit_renew": lambda call: b"renewed " + doubles(int(_last_argument(call)) * 1000),
-    "permit_inspect": lambda _: [b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []],
-    "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_last_argument(call)) // 8)],
+    "permit_renew": lambda call: b"renewed " + doubles(int(_arguments(call)[-1]) * 1000),
+    "permit_inspect": _states,
+    "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_arguments(call)[-1]) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,
 }

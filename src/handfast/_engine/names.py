@@ -1,7 +1,7 @@
 """Which names there are: a SCAN for the keys of their states, and calls that inspect several names at once.
 
 There is no registry of names. It would cost every acquire a write, and it would list names that are gone. A pattern
-without wildcards needs no SCAN, unless it has a ``|``: of `once` that may stand between the name and its parts, or
+without wildcards needs no SCAN, unless it has a ``|``: of `once` and of a partition that may stand between the name and its parts, or
 within one of them.
 """
 
@@ -20,10 +20,13 @@ from handfast._engine.validate import utf8
 from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
-__all__ = ["LIMITS", "NamePattern", "inspect_all"]
+__all__ = ["INSPECTED", "LIMITS", "NamePattern", "inspect_all"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""
+
+INSPECTED = 25
+"""Names that one call inspects, so that it does not keep the server from others for long."""
 
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
@@ -44,7 +47,7 @@ class NamePattern:
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
         pieces = _literals(text)
-        has_parts = "once" in self._kinds and SEPARATOR in text
+        has_parts = SEPARATOR in text and not {"once", "partition"}.isdisjoint(self._kinds)
         self.exact = pieces[0] if len(pieces) == 1 and not has_parts else None
         """The only name that matches; None if there are several, or it may have parts."""
         self._matches = re.compile(fnmatch.translate(text)).match

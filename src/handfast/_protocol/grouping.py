@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.keys import KeySet
+from handfast._engine.names import INSPECTED, inspect_all
 from handfast._engine.objects import ObjectRequest
+from handfast._engine.options import LeaseOptions
 from handfast._engine.records import read_record
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol.admin import read_status
 from handfast._protocol.asking import change
 
 if TYPE_CHECKING:
     from handfast.records import Member
 
-__all__ = ["MAX_MEMBERS", "NOTHING", "PAUSE_S", "Seen", "look", "members", "ring", "seen", "size"]
+__all__ = ["MAX_MEMBERS", "NOTHING", "PAUSE_S", "Seen", "look", "members", "owners", "request", "ring", "seen", "size"]
 
 MAX_MEMBERS = 1000
 """Members that one call lists."""
@@ -35,6 +39,11 @@ class Seen(NamedTuple):
 
 NOTHING = Seen(-1, -1)
 """Of a caller that knows nothing."""
+
+
+def request(place: KeySet, options: LeaseOptions) -> PermitRequest:
+    """Return the request of a member."""
+    return PermitRequest(place, options, limit=MAX_PERMITS)
 
 
 def look(request: PermitRequest) -> Steps[tuple[Member, ...]]:
@@ -78,6 +87,25 @@ def members(answer: Answer) -> tuple[Member, ...]:
 def in_order(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return the members in the order in which they joined, which all who look agree on."""
     return tuple(sorted(members, key=lambda one: one.fence))
+
+
+def owners(places: Sequence[KeySet], *, apart: bool) -> Steps[list[Member | None]]:
+    """Read who holds each name; one by one if the names are ``apart``, in several slots of a cluster."""
+    from handfast.records import Member
+
+    found: list[Member | None] = []
+    size = 1 if apart else INSPECTED
+    for start in range(0, len(places), size):
+        batch = places[start : start + size]
+        answer: Answer = yield inspect_all(batch, 1)
+        for fields in [answer.reply] if len(batch) == 1 else answer.reply:
+            holders = read_status(fields, 1).holders
+            found.append(
+                Member(one.value, one.label, one.fence, one.held_for, one.remaining)
+                if (one := next(iter(holders), None))
+                else None
+            )
+    return found
 
 
 def ring(request: ObjectRequest) -> Steps[None]:

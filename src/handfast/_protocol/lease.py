@@ -40,6 +40,7 @@ __all__ = [
 
 EXPIRED = "its ttl ended before it was renewed or released"
 HELD_TOO_LONG = "it was held for max_hold, {:g} s"
+NOT_GIVEN_UP = "it was to be given up, and its holder did not release it in time"
 FAILED = "its ttl ended before it was renewed or released; the last renewal failed: {}"
 NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
@@ -178,7 +179,10 @@ class LeaseState:
             if now >= self.deadline:
                 failed = self.trouble is not None and self.is_renewed
                 reason = FAILED.format(self.trouble) if failed else EXPIRED
-                self.lose(HELD_TOO_LONG.format(self.request.max_hold) if now >= self.ends_at else reason, self.deadline)
+                if now >= self.ends_at:
+                    held_for = self.request.max_hold
+                    reason = HELD_TOO_LONG.format(held_for) if held_for < inf else NOT_GIVEN_UP
+                self.lose(reason, self.deadline)
         return self.loss is not None
 
     @property
@@ -221,6 +225,10 @@ class LeaseState:
         self.unconfirmed = self.unconfirmed and lease_us <= CLAIM_MS * 1000
         is_renewed = self.request.renew and self.deadline < self.ends_at
         self.due_at = sent_at + self.period if is_renewed else self.deadline
+
+    def end_within(self, seconds: float, now: float) -> None:
+        """Have it end after so many seconds, or as soon as it ends anyway: it is not renewed for longer."""
+        self.ends_at = min(self.ends_at, max(self.deadline, now + seconds))
 
     def limited(self, ttl_ms: int, now: float) -> int:
         """Return how long it may be extended from now, in milliseconds: until it has been held for long enough."""

@@ -7,16 +7,13 @@ from typing import cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
-from handfast._engine.names import LIMITS, NamePattern, inspect_all
+from handfast._engine.names import INSPECTED, LIMITS, NamePattern, inspect_all
 from handfast._protocol.admin import read_status
 from handfast.arguments import Kind
 from handfast.errors import UnknownLayout
 from handfast.records import NameStatus
 
 __all__ = ["names"]
-
-INSPECTED = 25
-"""Names that one call inspects, so that it does not keep the server from others for long."""
 
 FENCE, GRANTS = 2, 7
 """Places in the reply of ``permit_inspect``. If all from the one to the other is 0, the server does not know the

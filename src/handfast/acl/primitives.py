@@ -174,6 +174,7 @@ _OWN: dict[str, Callable[[str], Use]] = {
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "election": partial(_leased, "election"),
     "group": partial(_leased, "group"),
+    "partition": partial(_leased, "partition"),
     "once": _once,
 }
 """Kinds with leases, which share their scripts."""

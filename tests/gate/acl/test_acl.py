@@ -134,14 +134,8 @@ def test_single_string_for_several_names_is_refused():
 
 def test_each_use_has_only_its_own_keys():
     assert of_use("lock").keys == of_use("lock_all").keys == ("{hf:lock:*",)
-    assert of_use("names").keys == (
-        "{hf:lock:*",
-        "{hf:semaphore:*",
-        "{hf:rwlock:*",
-        "{hf:election:*",
-        "{hf:group:*",
-        "{hf:once:*",
-    )
+    kinds = ("lock", "semaphore", "rwlock", "election", "group", "partition", "once")
+    assert of_use("names").keys == tuple(f"{{hf:{kind}:*" for kind in kinds)
     assert of_use("scores").keys == ("{hf:scores:*",)
     assert rights_for(["lock", "rwlock"], namespace="billing").keys == ("{billing:lock:*", "{billing:rwlock:*")
     assert rights_for(["compat"], keys=["a", "b*"]).keys == ("a", "b*", "a:handfast:*")

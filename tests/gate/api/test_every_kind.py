@@ -111,7 +111,7 @@ WHERE = [base, driver, performing, session, transport, exchange, sync_object, as
 
 
 def test_every_kind_is_asked():
-    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "election", "group", "once"}
+    assert set(ALL) == {*OBJECTS, "lock", "semaphore", "rwlock", "election", "group", "partition", "once"}
 
 
 async def start(api, raw, kind, client):

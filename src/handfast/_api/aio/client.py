@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from handfast._api.aio.latch import AsyncLatch
     from handfast._api.aio.limiter import AsyncLimiter
     from handfast._api.aio.once import AsyncOnce
+    from handfast._api.aio.partition import AsyncPartition
     from handfast._api.aio.scores import AsyncScores
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
@@ -629,10 +630,55 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             ValueError: An argument is out of range.
         """
         from handfast._api.aio.group import AsyncGroup
+        from handfast._protocol import grouping
 
         options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None)
-        permits = PermitRequest(KeySet(self._namespace, "group", name), options, limit=MAX_PERMITS)
+        permits = grouping.request(KeySet(self._namespace, "group", name), options)
         return AsyncGroup(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
+
+    def partition(
+        self,
+        name: str,
+        items: Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]],
+        *,
+        ttl: Duration = DEFAULT_TERM_S,
+        every: Duration = 10.0,
+        value: str = "",
+        max_items: int | None = None,
+    ) -> AsyncPartition:
+        """Return the partition of a name: each item of a list is on one of the workers that join. No I/O.
+
+        Example:
+            await hf.partition("bots", ["a", "b", "c"]).run(serve)
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the partition.
+            items: Names of at most 10,000 items, each once and of 1 byte to 16 KiB of UTF-8; or a function that returns
+                them, which is called every ``every`` seconds. In the asyncio API it may be a coroutine function. All
+                workers should have the same items.
+            ttl: Seconds (a number or a timedelta) after which a lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long an item may be without a worker after a death.
+            every: Seconds (a number or a timedelta), from 0.001 s to 366 days: how often the items are asked for, how long
+                an item rests after its function has returned, and how long a move of items takes at most.
+            value: Text that others see of this worker, such as an address: up to 1 KiB of UTF-8.
+            max_items: How many items a worker has at most, from 1 to 10,000; the same for all workers. Items beyond that
+                are on none. None spreads all.
+
+        Returns:
+            The partition. Nothing is sent yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or an item stands twice.
+        """
+        from handfast._api.aio.partition import AsyncPartition, Settings
+        from handfast._protocol import assigning
+
+        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None, value=value)
+        most = None if max_items is None else check_int(max_items, "max_items", assigning.MAX_ITEMS)
+        listed = items if callable(items) else assigning.check_items(items)
+        settings = Settings(listed, milliseconds(every, "every") / 1000, value, most)
+        return AsyncPartition(self._driver, KeySet(self._namespace, "partition", name), options, settings)
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.

@@ -143,16 +143,22 @@ class Group(BlockOnly, Inspectable):
         """
         known, listed = grouping.NOTHING, None
         while True:
-            request = self._watched.having(**known._asdict(), shown=grouping.MAX_MEMBERS)
-            attempt = self._driver.begin(ObjectAttempt, request)
-            steps = partial(watch, attempt, "watch", has_end=True, pause=grouping.PAUSE_S)
-            answer = self._driver.watch(attempt, steps, inf)
-            if known == grouping.seen(answer):
+            known, members = self._following(known, inf)
+            if members is None:
                 return  # there is no server
-            known, members = grouping.seen(answer), grouping.members(answer)
             if (fences := [one.fence for one in members]) != listed:  # not so if one has come and gone meanwhile
                 listed = fences
                 yield members
+
+    def _following(self, known: grouping.Seen, until: float) -> tuple[grouping.Seen, tuple[Member, ...] | None]:
+        """Wait for others than the known members, until ``until`` at most. Return them; None if there are no others."""
+        request = self._watched.having(**known._asdict(), shown=grouping.MAX_MEMBERS)
+        attempt = self._driver.begin(ObjectAttempt, request)
+        steps = partial(watch, attempt, "watch", has_end=True, pause=grouping.PAUSE_S)
+        answer = self._driver.watch(attempt, steps, until)
+        if answer.fields[0] == b"waits" or grouping.seen(answer) == known:
+            return known, None
+        return grouping.seen(answer), grouping.members(answer)
 
     def _lease(self, state: LeaseState) -> Membership:
         return Membership(self._driver, state, self._on_lost, partial(self._announce, state))

@@ -16,7 +16,7 @@ QUEUE_SHOWN = 10
 
 HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED", "LAST USED")
 
-VALUED = ("election", "group")
+VALUED = ("election", "group", "partition")
 """Kinds whose holders and waiters show a value."""
 
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
@@ -121,7 +121,7 @@ def _role(found: NameStatus, one: Holder | Waiter) -> str:
             return "writer" if one.exclusive else "reader"
         case "election":
             return "leader" if isinstance(one, Holder) else "candidate"
-    role = {"group": "member"}.get(found.kind, found.kind)
+    role = {"group": "member", "partition": "worker"}.get(found.kind, found.kind)
     if isinstance(one, Holder) and one.released:
         return "released"
     return "lock_all" if one.lock_all else role

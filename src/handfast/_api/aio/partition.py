@@ -1,0 +1,427 @@
+"""A partition: the items of a list are spread over processes, and each is on a single one."""
+
+# ruff: noqa: SLF001 -- the classes of this module know each other
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from inspect import isawaitable
+from math import inf
+
+# sync only: from queue import SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+from handfast._api.aio.group import AsyncGroup
+from handfast._api.aio.lease import AsyncLease
+from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._drivers import log
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.aio.jobs import AsyncJob
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.calls import PermitRequest
+from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
+from handfast._engine.validate import reply_seconds
+from handfast._naming import name_publicly
+from handfast._objects import AsyncBlockOnly, Named, PublicObject
+from handfast._protocol import assigning, grouping
+from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration, OnLost
+from handfast.errors import AcquireCancelled, ClientClosed, LeaseLost
+
+if TYPE_CHECKING:
+    from handfast.records import Member
+
+__all__ = ["AsyncAssignment", "AsyncChange", "AsyncItemLease", "AsyncPartition"]
+
+Items: TypeAlias = "Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]"
+Serve: TypeAlias = "Callable[[str, AsyncItemLease], Awaitable[object]]"
+
+MOVES_PER_PERIOD = 10
+"""A worker gives items up one by one, so many in each period at least, and all of them within one."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""How long an item rests after its function has failed. The pause doubles with each failure."""
+
+QUICK = 20_000
+"""Items times members above which the assignment is computed in a thread."""
+
+
+class AsyncItemLease(AsyncLease):
+    """The lease of an item of a partition. It is given to the function that serves the item.
+
+    Example:
+        async def serve(item, lease):
+            while not lease.wanted:
+                await poll(item, fence=lease.fence)
+    """
+
+    __slots__ = ("_ended", "_wanted")
+
+    def __init__(self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost) -> None:
+        super().__init__(driver, state, on_lost)
+        self._wanted, self._ended = asyncio.Event(), asyncio.Event()
+        self._on_loss(self._end)
+
+    @property
+    def wanted(self) -> bool:
+        """True if the work must stop: the item is assigned to another worker, or the lease has ended. Takes no I/O.
+
+        A worker that does not stop loses the lease one ``ttl`` later.
+        """
+        return self._wanted.is_set() or self.lost
+
+    @property
+    def wanted_event(self) -> asyncio.Event:
+        """An event that is set when the work must stop, for work to wait for."""
+        return self._wanted
+
+    async def release(self) -> bool:
+        """Release the lease and hand it to the next waiter.
+
+        Returns:
+            True if this call released the lease; False if it was lost or released before.
+
+        Raises:
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        self._end()
+        return await super().release()
+
+    def _end(self) -> None:
+        self._wanted.set()
+        self._ended.set()
+
+    def _want(self) -> None:
+        """Ask its holder to stop. If the holder does not, the lease ends one ttl later."""
+        self._state.end_within(self._state.request.ttl_ms / 1000, monotonic())
+        self._wanted.set()
+
+
+class AsyncChange(NamedTuple):
+    """An item that begins or ceases to be one's own."""
+
+    item: str
+    lease: AsyncItemLease | None
+    """The lease of an item that is one's own from now on. None for an item that must be given up: release the lease that came
+    with it when the work has stopped."""
+
+
+class _Item(AsyncPrimitive[AsyncItemLease]):
+    """The lock of an item."""
+
+    def _lease(self, state: LeaseState) -> AsyncItemLease:
+        return AsyncItemLease(self._driver, state, self._on_lost)
+
+
+class AsyncPartition(AsyncBlockOnly, Named):
+    """A named partition: each item of a list is on a single worker, and all workers have about as many. Made by ``partition()``.
+
+    When workers join or leave, few items move. The items of a worker that died are on others when the leases end. Each item
+    has a lock, and its worker holds that, so an item is never on two workers, whatever these know of each other.
+
+    Example:
+        async def serve(bot, lease):
+            async with connect(bot) as connection:
+                async for message in connection:
+                    await answer(message, fence=lease.fence)
+
+        await hf.partition("bots", ["a", "b", "c"]).run(serve)
+    """
+
+    def __init__(self, driver: AsyncDriver, place: KeySet, options: LeaseOptions, settings: Settings) -> None:
+        self._driver = driver
+        self._options = options
+        self._settings = settings
+        self._request = self._place = place
+        self._group = AsyncGroup(driver, grouping.request(place, options), "warn")
+
+    async def run(self, serve: Serve) -> None:
+        """Work: join, and call a function for each item that is this worker's, for as long as the worker lives.
+
+        The function runs as a task for each item; of the sync API in a thread. It gets the item and the lease. When the item
+        moves to another worker, or the lease is lost, the task is cancelled; a thread must look: `ItemLease.wanted`,
+        `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or one ttl later.
+
+        If the function returns, the item rests for ``every`` seconds. If it raises, that is logged, and it is called again
+        after 1, 2, 4 … 60 seconds.
+
+        Args:
+            serve: Called with the item and its lease.
+
+        Raises:
+            TypeError: An item is no str.
+            ValueError: An item is out of range or stands twice, or there are more than 10,000.
+            ServerRefused: The server is out of memory, read-only, or lacks permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        async with AsyncAssignment(self, serve) as mine:
+            await mine._until_it_ends()
+
+    def join(self) -> AsyncAssignment:
+        """Join, and get the items that are this worker's, to work on them by hand. No I/O before the block is entered.
+
+        Example:
+            async with bots.join() as mine:
+                async for item, lease in mine.changes():
+                    ...
+
+        Returns:
+            The assignment, a block. At its end all leases are released.
+        """
+        return AsyncAssignment(self, None)
+
+    async def owners(self, *, timeout: Duration | None = None) -> dict[str, Member | None]:
+        """Return who works on each item; None for an item without a worker. Takes a round trip for each 25 items.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta, or an item is no str.
+            ValueError: ``timeout`` is out of range, or items are, as in `run`.
+        """
+        seconds = reply_seconds(timeout)
+        items = await self._items()
+        steps = grouping.owners([self._place.keyed((item,)) for item in sorted(items)], apart=self._driver.is_cluster)
+        found = await self._driver.look(steps, self.name, seconds)
+        return dict(zip(sorted(items), found, strict=True))
+
+    async def _items(self) -> frozenset[str]:
+        items = self._settings.items
+        if not callable(items):
+            return items
+        found: Any = items()
+        if isawaitable(found):  # asyncio only
+            found = await found  # asyncio only
+        return assigning.check_items(found)
+
+    def _lock_of(self, item: str) -> _Item:
+        request = PermitRequest(self._place.keyed((item,)), self._options)
+        return _Item(self._driver, request, "raise")
+
+
+class Settings(NamedTuple):
+    """The settings of a partition."""
+
+    items: frozenset[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
+    every: float
+    """Seconds from one look at the items to the next."""
+    value: str
+    most: int | None
+
+
+class AsyncAssignment(AsyncBlockOnly, PublicObject):
+    """The items that are a worker's, while its block lasts. Made by `Partition.join`.
+
+    A coordinator follows the members and the items. For each item that is assigned to this worker, a job stands in the queue
+    of the item's lock and has the item served.
+    """
+
+    _instead = "join the partition there"
+
+    def __init__(self, partition: AsyncPartition, serve: Serve | None) -> None:
+        self._partition = partition
+        self._serve: Serve = serve or self._offer
+        self._is_by_hand = serve is None
+        self._jobs: dict[str, AsyncJob] = {}
+        """By item: those that are to go on."""
+        self._ending: list[AsyncJob] = []
+        """Those that were told to stop."""
+        self._held: dict[str, AsyncItemLease] = {}
+        self._changes: asyncio.Queue[AsyncChange | None] = asyncio.Queue()
+        self._is_over = False
+        self._error: BaseException | None = None
+        """What ended the coordinator."""
+        self._move_at, self._gap = 0.0, 0.0
+        """When the next item may be given up, and seconds from one to the next."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._partition.name!r}, {len(self._held)} items>"
+
+    def items(self) -> frozenset[str]:
+        """Return the items that are held now. No I/O."""
+        return frozenset(self._held)
+
+    async def changes(self) -> AsyncIterator[AsyncChange]:
+        """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
+
+        After None, stop the work and release the lease that came with the item: until then no other worker has it. One
+        ttl later the lease is lost.
+
+        Returns:
+            An iterator, which is asynchronous in the asyncio API.
+        """
+        while (change := await self._changes.get()) is not None:
+            yield change
+        self._raise()
+
+    async def __aenter__(self) -> Self:
+        partition = self._partition
+        items = await partition._items()
+        self._member = await partition._group.join(value=partition._settings.value)
+        self._coordinator = AsyncJob(self._coordinate, items)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        self._coordinator.stop()
+        try:
+            with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with its ttl
+                await self._member.release()  # first: others then stand in the queues of the items
+        finally:
+            for item in list(self._jobs):
+                self._stop(item)
+        patience = monotonic() + self._partition._options.ttl_ms / 1000
+        for job in [*self._ending]:
+            await job.wait(max(0.0, patience - monotonic()))
+
+    async def _until_it_ends(self) -> None:
+        await self._coordinator.wait()
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # --- the coordinator
+
+    async def _coordinate(self, job: AsyncJob, items: frozenset[str]) -> None:
+        """Follow members and items until the end. What fails is logged, and tried again."""
+        try:
+            await self._follow(job, items)
+        except ClientClosed as error:
+            self._error = error
+        finally:
+            self._changes.put_nowait(None)
+
+    async def _follow(self, job: AsyncJob, items: frozenset[str]) -> None:
+        partition = self._partition
+        every = partition._settings.every
+        mine, seen = frozenset[str](), None
+        known, fences = grouping.NOTHING, frozenset[int]()
+        look_at, until = monotonic() + every, -inf
+        while not job.stopping:
+            try:
+                if self._member.lost:
+                    self._member = await partition._group.join(value=partition._settings.value)
+                    # sync only: if self._is_over:
+                    # sync only:     self._member.release()
+                known, members = await partition._group._following(known, until)
+                if members is not None:
+                    fences = frozenset(one.fence for one in members)
+                elif (left := until - monotonic()) > 0:
+                    await job.sleep(left)  # there is no server
+                if monotonic() >= look_at:
+                    look_at = monotonic() + every
+                    items = await partition._items()
+            except ClientClosed:
+                raise
+            except Exception as error:  # noqa: BLE001 -- whatever the server or the user's function raises
+                log.partition_failed(partition.name, error, FIRST_PAUSE_S)
+                await job.sleep(FIRST_PAUSE_S)
+            everyone = fences | {self._member.fence}
+            if (everyone, items) != seen:
+                seen = everyone, items
+                mine = await self._assigned(everyone, items)
+                self._gap = every / max(MOVES_PER_PERIOD, len(self._jobs.keys() - mine))
+            until = min(look_at, self._settle(job, mine, items))
+
+    async def _assigned(self, members: frozenset[int], items: frozenset[str]) -> frozenset[str]:
+        """Return the items that are assigned to this worker."""
+        compute = partial(assigning.assigned, members, items, self._partition._settings.most)
+        if len(members) * len(items) > QUICK:  # asyncio only
+            found = await asyncio.to_thread(compute)  # asyncio only
+        else:  # asyncio only
+            found = compute()  # asyncio only
+        # sync only: found = compute()
+        return frozenset(item for item, member in found.items() if member == self._member.fence)
+
+    def _settle(self, coordinator: AsyncJob, mine: frozenset[str], items: frozenset[str]) -> float:
+        """Start what is this worker's, give up what is not, and return when the next item is to be given up."""
+        self._ending = [job for job in self._ending if not job.done]
+        for item in mine:
+            if coordinator.stopping:
+                return inf
+            if item not in self._jobs or self._jobs[item].done:
+                self._jobs[item] = AsyncJob(self._hold, item)
+        others = [item for item in self._jobs if item not in mine]
+        for item in others:
+            if item not in self._held or item not in items:
+                self._stop(item)
+            elif monotonic() >= self._move_at:
+                self._move_at = monotonic() + self._gap
+                self._stop(item)
+        return self._move_at if self._jobs.keys() - mine else inf
+
+    def _stop(self, item: str) -> None:
+        job, lease = self._jobs.pop(item), self._held.get(item)
+        self._ending.append(job)
+        if lease is not None:
+            lease._want()
+            if self._is_over and self._is_by_hand:
+                lease._end()
+            elif self._is_by_hand:
+                job.ask()
+                return
+        job.stop()
+
+    # --- the job of an item
+
+    async def _hold(self, job: AsyncJob, item: str) -> None:
+        """Stand in the queue of an item, and have it served, until the item is assigned to another."""
+        partition, pause = self._partition, FIRST_PAUSE_S
+        while not (job.stopping or self._is_over):
+            rest, lease = partition._settings.every, None
+            try:
+                async with (
+                    partition._lock_of(item).acquire(
+                        # sync only: cancel=job.stopped,
+                    ) as lease
+                ):
+                    self._held[item] = lease
+                    # sync only: if job.stopping:
+                    # sync only:     lease._want()
+                    try:
+                        await self._serve(item, lease)
+                        pause = FIRST_PAUSE_S
+                    finally:
+                        del self._held[item]
+            except (AcquireCancelled, ClientClosed):
+                return
+            except Exception as error:  # noqa: BLE001 -- a user's function may raise anything
+                if isinstance(error, LeaseLost) and lease is not None and lease.lost:
+                    rest = 0.0
+                else:
+                    log.serve_failed(partition.name, item, error, pause)
+                    rest, pause = pause, min(LONGEST_PAUSE_S, 2 * pause)
+            if not job.stopping:
+                await job.sleep(rest)
+
+    async def _offer(self, item: str, lease: AsyncItemLease) -> None:
+        """Leave an item to the reader of `changes`, until the lease ends."""
+        self._changes.put_nowait(AsyncChange(item, lease))
+        try:
+            await lease.wanted_event.wait()
+        finally:
+            self._changes.put_nowait(AsyncChange(item, None))
+        await lease._ended.wait()
+
+
+name_publicly(globals(), "handfast")

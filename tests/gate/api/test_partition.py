@@ -1,0 +1,396 @@
+"""Partitions: each item on one worker, in both APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+
+import pytest
+
+from handfast import ClientClosed
+from handfast.testing import FaultProxy, cancel_everywhere, script
+from tests._support.apis import ASYNCIO
+from tests._support.cancelling import settled as still
+from tests._support.family import NOWHERE
+from tests._support.helpers import eventually, eventually_async, settled
+
+ITEMS = [f"item-{number}" for number in range(12)]
+QUICK = {"every": 0.2}
+"""Items move within a fraction of a second."""
+
+SOON_S = 0.4
+"""A ttl in seconds that is to end."""
+
+
+class Log:
+    """What is served, by whom. Two workers have an item if the lease of the first has not ended by the clock of its client."""
+
+    def __init__(self):
+        self.served = []
+        self.now = {}
+        self.doubles = []
+        self._lock = threading.Lock()
+
+    def begin(self, who, item, lease):
+        with self._lock:
+            other, held = self.now.get(item, (None, None))
+            if held is not None and not held.lost:
+                self.doubles.append((item, who, other))
+            self.now[item] = who, lease
+            self.served.append((who, item))
+
+    def end(self, item, lease):
+        with self._lock:
+            if self.now.get(item, (None, None))[1] is lease:
+                del self.now[item]
+
+    def loads(self):
+        return Counter(who for who, _ in list(self.now.values()))
+
+    def serve(self, api, who):
+        async def serve_async(item, lease):
+            self.begin(who, item, lease)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.end(item, lease)
+
+        def serve(item, lease):
+            self.begin(who, item, lease)
+            lease.wanted_event.wait()
+            self.end(item, lease)
+
+        return serve_async if api is ASYNCIO else serve
+
+
+@contextlib.asynccontextmanager
+async def working(api, client, log, who, items=ITEMS, **options):
+    """Serve items until the end of the block."""
+    partition = client.partition("a", items, **{**QUICK, **options})
+    if api is ASYNCIO:
+        task = asyncio.create_task(partition.run(log.serve(api, who)))
+        yield partition
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ClientClosed):
+            await task
+        return
+    # A run of the sync API ends with its client: here the block that it enters is entered by hand.
+    from handfast._api.sync.partition import Assignment
+
+    mine = Assignment(partition._thing, log.serve(api, who))
+    await asyncio.to_thread(mine.__enter__)
+    yield partition
+    await asyncio.to_thread(mine.__exit__, None, None, None)
+
+
+async def test_a_single_worker_has_all_items(api, here, there):
+    log = Log()
+    async with working(api, here, log, "one", value="http://one") as partition:
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        owners = await there.partition("a", ITEMS).owners()
+        assert owners.keys() == set(ITEMS)
+        assert {one.value for one in owners.values()} == {"http://one"}
+        assert repr(partition).endswith("Partition 'a'>")
+    assert log.now == {}
+    assert set((await there.partition("a", ITEMS).owners()).values()) == {None}
+
+
+async def test_workers_that_come_and_go_share_the_items(api, server, here, there):
+    log = Log()
+    async with working(api, here, log, "one"):
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        async with working(api, there, log, "two"):
+            await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+            async with api.client(server.url) as third, working(api, third, log, "three"):
+                await eventually_async(lambda: log.loads() == {"one": 4, "two": 4, "three": 4})
+            await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+        await eventually_async(lambda: log.loads() == {"one": 12})
+    assert log.doubles == []
+
+
+async def test_the_items_of_a_dead_worker_are_on_others_when_its_leases_end(api, server, here):
+    log = Log()
+    async with working(api, here, log, "one", ttl=SOON_S):
+        mortal = api.client(server.url, release_at_exit=False)
+        async with working(api, mortal, log, "two", ttl=SOON_S):
+            await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+            await mortal.close(release=False)
+            await eventually_async(lambda: log.loads()["one"] == 12)
+    assert log.doubles == []
+
+
+async def test_a_worker_that_is_taken_away_comes_back(api, here, there, raw):
+    log = Log()
+    async with working(api, here, log, "one", ttl=SOON_S):
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        raw.flushall()
+        await eventually_async(lambda: len(log.served) == 24)
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        assert len(await there.partition("a", ITEMS).owners()) == 12
+    assert log.doubles == []
+
+
+async def test_a_function_says_which_items_there_are(api, here):
+    log, items = Log(), ["a", "b"]
+    async with working(api, here, log, "one", items=lambda: list(items), every=0.1):
+        await eventually_async(lambda: set(log.now) == {"a", "b"})
+        items[:] = ["b", "c"]
+        await eventually_async(lambda: set(log.now) == {"b", "c"})
+        items[:] = ["b", "b"]  # a mistake is logged, and what there was goes on
+        items.append("c")
+        await eventually_async(lambda: set(log.now) == {"b", "c"})
+
+
+async def test_a_coroutine_function_says_which_items_there_are(server):
+    log = Log()
+    async with ASYNCIO.handfast(server.url) as client:
+
+        async def items():
+            return ["a", "b"]
+
+        async with working(ASYNCIO, client, log, "one", items=items):
+            await eventually_async(lambda: set(log.now) == {"a", "b"})
+
+
+async def test_no_worker_has_more_than_the_most(api, here, there):
+    log = Log()
+    async with working(api, here, log, "one", max_items=5):
+        await eventually_async(lambda: log.loads() == {"one": 5})
+        async with working(api, there, log, "two", max_items=5):
+            await eventually_async(lambda: log.loads() == {"one": 5, "two": 5})
+            owners = await there.partition("a", ITEMS).owners()
+            assert Counter(one is None for one in owners.values()) == {False: 10, True: 2}
+
+
+async def test_what_raises_is_logged_and_called_again(api, here, caplog, monkeypatch):
+    module = __import__(f"handfast._api.{'aio' if api is ASYNCIO else 'sync'}.partition", fromlist=["partition"])
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    calls, log = Counter(), Log()
+
+    def serve(item, _lease):
+        calls[item] += 1
+        if calls[item] < 4:
+            raise LookupError("no such bot")
+
+    async def serve_async(item, lease):
+        serve(item, lease)
+
+    log.serve = lambda api, _who: serve_async if api is ASYNCIO else serve
+    async with working(api, here, log, "one", items=["a"]):
+        await eventually_async(lambda: calls["a"] >= 6)  # it returns then, and rests for `every`
+    failures = [one for one in caplog.records if one.name == "handfast.partition"]
+    assert len(failures) == 3
+    assert (
+        "the function that serves 'a' of 'a' failed, and is called again in 0.01 s: LookupError"
+        in failures[0].getMessage()
+    )
+    assert "in 0.04 s" in failures[2].getMessage()
+
+
+async def test_who_does_not_stop_loses_the_lease_before_another_has_the_item(api, here, there):
+    stubborn, log, let_go = [], Log(), threading.Event()
+
+    async def serve_async(item, lease):
+        stubborn.append(lease)
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    def serve(item, lease):
+        stubborn.append(lease)
+        let_go.wait(20)
+
+    bad = Log()
+    bad.serve = lambda api, _who: serve_async if api is ASYNCIO else serve
+    async with working(api, here, bad, "one", ttl=SOON_S):
+        await eventually_async(lambda: len(stubborn) == 12)
+        async with working(api, there, log, "two", ttl=SOON_S):
+            await eventually_async(lambda: log.loads() == {"two": 6})
+            taken = {one.name for one in stubborn if one.lost}
+            assert {f"a|{item}" for item in log.now} == taken
+            assert all(one.wanted and "did not release it in time" in one._state.loss for one in stubborn if one.lost)
+            let_go.set()
+
+
+async def test_by_hand_an_item_stays_until_its_lease_is_released(api, here, there):
+    log, changes, leases = Log(), [], {}
+    partition = here.partition("a", ITEMS, **QUICK)
+    async with join(api, partition) as mine:
+        reader = read(api, mine, changes)
+        await eventually_async(lambda: len(changes) == 12)
+        leases = dict(changes)
+        assert mine.items() == set(ITEMS)
+        assert not any(lease.wanted for lease in leases.values())
+        async with working(api, there, log, "two"):
+            await eventually_async(lambda: len(changes) == 18)
+            moved = {item for item, lease in changes[12:] if lease is None}
+            assert len(moved) == 6
+            assert all(leases[item].wanted and not leases[item].lost for item in moved)
+            assert log.now == {}
+            for item in moved:
+                await settled(leases[item].release())
+            await eventually_async(lambda: set(log.now) == moved)
+            assert mine.items() == set(ITEMS) - moved
+    await eventually_async(lambda: len(changes) == 30 or not any(lease for _, lease in changes[18:]))
+    assert not mine.items()
+    await reader
+
+
+async def test_by_hand_an_item_that_is_not_released_is_lost(api, here, there):
+    log, changes = Log(), []
+    async with join(api, here.partition("a", ITEMS, ttl=SOON_S, **QUICK)) as mine:
+        read(api, mine, changes)
+        await eventually_async(lambda: len(changes) == 12)
+        async with working(api, there, log, "two", ttl=SOON_S):
+            await eventually_async(lambda: log.loads() == {"two": 6})
+            assert {item for item, lease in changes[:12] if lease.lost} == set(log.now)
+
+
+def read(api, mine, changes):
+    """Note all changes; return what ends with them."""
+    if api is ASYNCIO:
+
+        async def follow():
+            async for change in mine.changes():
+                changes.append(change)
+
+        return asyncio.create_task(follow())
+    return asyncio.create_task(asyncio.to_thread(drain, mine, changes))
+
+
+def drain(mine, changes):
+    for change in mine.changes():
+        changes.append(change)
+
+
+@contextlib.asynccontextmanager
+async def join(api, partition):
+    if api is ASYNCIO:
+        async with partition.join() as mine:
+            yield mine
+        return
+    mine = partition._thing.join()
+    await asyncio.to_thread(mine.__enter__)
+    try:
+        yield mine
+    finally:
+        await asyncio.to_thread(mine.__exit__, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"items": ["a", "a"]}, "stands twice"),
+        ({"items": "abc"}, "items must be several"),
+        ({"items": ["a", 1]}, "an item must be a str"),
+        ({"items": range(10_001)}, "at most 10,000"),
+        ({"ttl": 0}, "ttl"),
+        ({"every": 0}, "every"),
+        ({"value": 1}, "value"),
+        ({"value": "x" * 1025}, "value"),
+        ({"max_items": 0}, "max_items"),
+        ({"max_items": True}, "max_items"),
+        ({"name": ""}, "name"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused_before_any_io(api, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        api.handfast(NOWHERE).partition(**{"name": "a", "items": ["a"]} | options)
+
+
+async def test_items_of_a_function_are_checked_when_the_worker_joins(api, here):
+    async def nothing_async(_item, _lease):
+        pytest.fail("it was called")
+
+    serve = nothing_async if api is ASYNCIO else (lambda _item, _lease: pytest.fail("it was called"))
+    with pytest.raises(ValueError, match="stands twice"):
+        await here.partition("a", lambda: ["a", "a"]).run(serve)
+    assert not await here.group("a").size()
+
+
+async def test_the_end_of_the_client_ends_a_run(api, server, raw):
+    client, log = api.client(server.url), Log()
+    run = asyncio.create_task(settled(client.partition("a", ITEMS).run(log.serve(api, "one"))))
+    await eventually_async(lambda: log.loads() == {"one": 12})
+    await client.close(release=True)
+    if api is not ASYNCIO:
+        raw.publish("x", "y")
+    with pytest.raises(ClientClosed):
+        await asyncio.wait_for(run, 20)
+    await eventually_async(lambda: log.now == {})
+
+
+async def test_without_a_server_a_worker_has_all_items(api):
+    log = Log()
+    async with api.client("null:") as client, working(api, client, log, "one"):
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        assert set((await settled(client.partition("a", ITEMS).owners())).values()) == {None}
+    await eventually_async(lambda: log.now == {})
+
+
+async def test_a_worker_goes_on_after_its_connection_broke(api, server, here):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as far:
+            log = Log()
+            async with working(api, far, log, "one"):
+                await eventually_async(lambda: log.loads() == {"one": 12})
+                proxy.cut()
+                async with working(api, here, log, "two"):
+                    await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+    assert log.doubles == []
+
+
+@pytest.mark.parametrize("name", ["group_watch", "permit_acquire", "permit_release"])
+async def test_a_reply_that_is_lost_changes_nothing(api, server, here, name):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as far:
+            log = Log()
+            fault = proxy.lose_reply(script(name))
+            async with working(api, far, log, "one", items=["a", "b"]):
+                await eventually_async(lambda: log.loads() == {"one": 2})
+                async with working(api, here, log, "two", items=["a", "b"]):
+                    await eventually_async(lambda: log.loads() == {"one": 1, "two": 1})
+            assert fault.happened == 1
+    assert log.doubles == []
+
+
+async def test_a_cancellation_at_any_await_leaves_no_member_and_no_item(server):
+    cancelled = 0
+    async with ASYNCIO.handfast(server.url) as client:
+        partition = client.partition("a", ["a", "b"])
+
+        async def work():
+            async with partition.join() as mine:
+                await eventually_async(lambda: len(mine.items()) == 2)
+
+        async for outcome in cancel_everywhere(work, twice=True):
+            await still(client)
+            cancelled += outcome.how == "stopped"
+            await eventually_async(lambda: free(client, partition))
+    assert cancelled >= 4
+
+
+async def free(client, partition):
+    owners = await partition.owners()
+    return not any(owners.values()) and not (await partition._group.size())
+
+
+def test_an_interrupt_ends_a_run_of_the_sync_api(hf):
+    """As Ctrl-C does: the caller waits for the coordinator, and leaves the block."""
+    log = Log()
+    partition = hf.partition("a", ITEMS)
+    serve = log.serve(None, "one")
+    mine = partition.join()
+    mine._serve, mine._is_by_hand = serve, False
+
+    def run():
+        with contextlib.suppress(KeyboardInterrupt), mine:
+            eventually(lambda: log.loads() == {"one": 12})
+            raise KeyboardInterrupt
+
+    run()
+    eventually(lambda: log.now == {})
+    assert not any(partition.owners().values())
