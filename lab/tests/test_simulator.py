@@ -368,11 +368,21 @@ def test_every_kind_of_fault_and_operation_occurs(tally):
         "wait",
         "done",
         "observe",
+        "work",
         "close",
     }
-    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once", "debounce", "latch", "election", "group"} | (
-        {"lock_all"} if tally.setting != "cluster" else set()
-    )
+    assert kinds == {
+        "lock",
+        "semaphore",
+        "rwlock",
+        "limiter",
+        "once",
+        "debounce",
+        "latch",
+        "election",
+        "group",
+        "partition",
+    } | ({"lock_all"} if tally.setting != "cluster" else set())
 
 
 # --- planted mistakes

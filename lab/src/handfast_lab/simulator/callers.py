@@ -17,6 +17,7 @@ from handfast_lab.simulator.lease_callers import ENDS, Leased
 from handfast_lab.simulator.limiter_callers import Limited
 from handfast_lab.simulator.once_callers import Running
 from handfast_lab.simulator.orders import Order
+from handfast_lab.simulator.partitions import Working
 from handfast_lab.simulator.watch import Watch
 from handfast_lab.simulator.world import World
 
@@ -47,7 +48,13 @@ async def carry_out(world: World, watch: Watch, client: Client, orders: list[Ord
 
 
 def _caller_of(order: Order) -> Any:
-    kinds: dict[str, Any] = {"limiter": Limited, "once": Running, "debounce": Debounced, "latch": Latched}
+    kinds: dict[str, Any] = {
+        "limiter": Limited,
+        "once": Running,
+        "debounce": Debounced,
+        "latch": Latched,
+        "partition": Working,
+    }
     return kinds.get(order.target.kind, Leased)
 
 

@@ -28,7 +28,7 @@ class Recording(NamedTuple):
 class _Target(NamedTuple):
     kind: str
     """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``,
-    ``election``, ``group`` or ``once``."""
+    ``election``, ``group``, ``partition`` or ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
     renew: bool
@@ -68,7 +68,8 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done``, ``observe`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done``, ``observe``, ``work``
+    or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
@@ -148,4 +149,5 @@ class Plan(NamedTuple):
 def tag(kind: str, name: str) -> str:
     """Return the common part of the keys of a name."""
     kinds = {"all": "lock", "lock_all": "lock", "read": "rwlock", "write": "rwlock"}
-    return KeySet("hf", kinds.get(kind, kind), name).tag
+    name, *parts = name.split("|")
+    return KeySet("hf", kinds.get(kind, kind), name, tuple(parts)).tag

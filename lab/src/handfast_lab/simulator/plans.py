@@ -18,6 +18,7 @@ from handfast_lab.simulator.latches import LatchDrawing
 from handfast_lab.simulator.limiter_plans import LimiterDrawing
 from handfast_lab.simulator.once_plans import OnceDrawing
 from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
+from handfast_lab.simulator.partitions import PartitionDrawing
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
@@ -30,13 +31,13 @@ ACKNOWLEDGED = 0.7
 
 SHARE = 5
 """One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name, one in
-four times as many of a latch, of an election, and of a group."""
+four times as many of a latch, of an election, of a group, and of a partition."""
 
 
 def kind_of(seed: int) -> str:
-    """Return the subject of a seed's plan: ``limiter``, ``once``, ``debounce``, ``latch``, ``election``, ``group``, or ``permits``."""
+    """Return the subject of a seed's plan, such as ``limiter``; ``permits`` for locks and all relatives of locks."""
     others = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce", 3 * SHARE + 1: "election"}
-    others[2 * SHARE + 1] = "group"
+    others |= {2 * SHARE + 1: "group", SHARE + 1: "partition"}
     rest = others.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 
@@ -44,7 +45,12 @@ def kind_of(seed: int) -> str:
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
-    drawings |= {"latch": LatchDrawing, "election": _ElectionDrawing, "group": _GroupDrawing}
+    drawings |= {
+        "latch": LatchDrawing,
+        "election": _ElectionDrawing,
+        "group": _GroupDrawing,
+        "partition": PartitionDrawing,
+    }
     return drawings.get(kind_of(seed), _PermitDrawing)(chance, setting).plan()
 
 

@@ -697,6 +697,31 @@ PLANTED = (
         "a holder has two numbers, one after the other",
         kind="permits",
     ),
+    # --- partitions
+    Planted(
+        "a member has an item more than its share",
+        "handfast._protocol.assigning",
+        "if len(kept[member]) < room:",
+        "if len(kept[member]) <= room:",
+        "some workers have too much to do",
+        kind="partition",
+    ),
+    Planted(
+        "an item is never given up",
+        "handfast._api.aio.partition",
+        "elif monotonic() >= self._move_at:",
+        "elif False:",
+        "workers that join have nothing to do",
+        kind="partition",
+    ),
+    Planted(
+        "who has lost the membership does not join again",
+        "handfast._api.aio.partition",
+        "if self._member.lost:",
+        "if False:",
+        "a worker that was away takes part no more",
+        kind="partition",
+    ),
     # --- debounced names
     Planted(
         "a call that was superseded takes over again",

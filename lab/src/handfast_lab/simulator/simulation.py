@@ -23,6 +23,7 @@ from handfast_lab.simulator.network import Network
 from handfast_lab.simulator.observers import ElectionWatch, GroupWatch
 from handfast_lab.simulator.once_watch import OnceWatch
 from handfast_lab.simulator.orders import ClientPlan, Plan
+from handfast_lab.simulator.partitions import PartitionWatch
 from handfast_lab.simulator.plans import draw
 from handfast_lab.simulator.replication import Replication
 from handfast_lab.simulator.server import SimulatedServer
@@ -79,7 +80,7 @@ class Simulation:
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
         watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch, "debounce": BurstWatch}
-        watches |= {"latch": LatchWatch, "election": ElectionWatch, "group": GroupWatch}
+        watches |= {"latch": LatchWatch, "election": ElectionWatch, "group": GroupWatch, "partition": PartitionWatch}
         self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
         if self.plan.setting == "cluster":

@@ -19,6 +19,7 @@ from handfast._api.aio.group import AsyncGroup
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers import log
+from handfast._drivers.aio.cleanup import may_wait  # asyncio only
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.jobs import AsyncJob
 from handfast._drivers.clock import monotonic
@@ -255,7 +256,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
 
     def items(self) -> frozenset[str]:
         """Return the items that are held now. No I/O."""
-        return frozenset(self._held)
+        return frozenset(item for item, lease in [*self._held.items()] if not (lease._released or lease.lost))
 
     async def changes(self) -> AsyncIterator[AsyncChange]:
         """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
@@ -284,10 +285,12 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         self._coordinator.stop()
         try:
             with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with its ttl
-                await self._member.release()  # first: others then stand in the queues of the items
+                await self._member._leave(exc)  # first: others then stand in the queues of the items
         finally:
             for item in list(self._jobs):
                 self._stop(item)
+        if not may_wait(exc):  # asyncio only
+            return  # asyncio only
         patience = monotonic() + self._partition._options.ttl_ms / 1000
         for job in [*self._ending]:
             await job.wait(max(0.0, patience - monotonic()))
@@ -388,7 +391,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         """Stand in the queue of an item, and have it served, until the item is assigned to another."""
         partition, pause = self._partition, FIRST_PAUSE_S
         while not (job.stopping or self._is_over):
-            rest, lease = partition._settings.every, None
+            rest, lease, has_served = partition._settings.every, None, False
             try:
                 async with (
                     partition._lock_of(item).acquire(
@@ -400,7 +403,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
                     # sync only:     lease._want()
                     try:
                         await self._serve(item, lease)
-                        pause = FIRST_PAUSE_S
+                        pause, has_served = FIRST_PAUSE_S, True
                     finally:
                         del self._held[item]
             except (AcquireCancelled, ClientClosed):
@@ -408,6 +411,9 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
             except Exception as error:  # noqa: BLE001 -- a user's function may raise anything
                 if isinstance(error, LeaseLost) and lease is not None and lease.lost:
                     rest = 0.0
+                elif lease is None or has_served:
+                    log.partition_failed(partition.name, error, FIRST_PAUSE_S)
+                    rest = FIRST_PAUSE_S
                 else:
                     log.serve_failed(partition.name, item, error, pause)
                     rest, pause = pause, min(LONGEST_PAUSE_S, 2 * pause)

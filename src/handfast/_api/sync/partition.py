@@ -252,7 +252,7 @@ class Assignment(BlockOnly, PublicObject):
 
     def items(self) -> frozenset[str]:
         """Return the items that are held now. No I/O."""
-        return frozenset(self._held)
+        return frozenset(item for item, lease in [*self._held.items()] if not (lease._released or lease.lost))
 
     def changes(self) -> Iterator[Change]:
         """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
@@ -281,7 +281,7 @@ class Assignment(BlockOnly, PublicObject):
         self._coordinator.stop()
         try:
             with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with its ttl
-                self._member.release()  # first: others then stand in the queues of the items
+                self._member._leave(exc)  # first: others then stand in the queues of the items
         finally:
             for item in list(self._jobs):
                 self._stop(item)
@@ -381,7 +381,7 @@ class Assignment(BlockOnly, PublicObject):
         """Stand in the queue of an item, and have it served, until the item is assigned to another."""
         partition, pause = self._partition, FIRST_PAUSE_S
         while not (job.stopping or self._is_over):
-            rest, lease = partition._settings.every, None
+            rest, lease, has_served = partition._settings.every, None, False
             try:
                 with partition._lock_of(item).acquire(
                     cancel=job.stopped,
@@ -391,7 +391,7 @@ class Assignment(BlockOnly, PublicObject):
                         lease._want()
                     try:
                         self._serve(item, lease)
-                        pause = FIRST_PAUSE_S
+                        pause, has_served = FIRST_PAUSE_S, True
                     finally:
                         del self._held[item]
             except (AcquireCancelled, ClientClosed):
@@ -399,6 +399,9 @@ class Assignment(BlockOnly, PublicObject):
             except Exception as error:  # noqa: BLE001 -- a user's function may raise anything
                 if isinstance(error, LeaseLost) and lease is not None and lease.lost:
                     rest = 0.0
+                elif lease is None or has_served:
+                    log.partition_failed(partition.name, error, FIRST_PAUSE_S)
+                    rest = FIRST_PAUSE_S
                 else:
                     log.serve_failed(partition.name, item, error, pause)
                     rest, pause = pause, min(LONGEST_PAUSE_S, 2 * pause)
