@@ -53,7 +53,6 @@ RULES: list[tuple[str, str]] = [
     (r"^import asyncio$", "import threading"),
     (r"\basyncio\.Event\b", "threading.Event"),
     (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"\basyncio\.Queue\b", "SimpleQueue"),
     (r"\bcoroutine_function\b", "plain_function"),
     (r"\bawaiting\b", "calling"),
     # the language

@@ -59,10 +59,12 @@ from handfast._api.sync.scores import Scores as Scores
 from handfast._api.sync.semaphore import Semaphore as Semaphore
 from handfast._api.sync.semaphore import SemaphoreLease as SemaphoreLease
 from handfast._version import __version__ as __version__
+from handfast.arguments import AsyncItems as AsyncItems
 from handfast.arguments import AsyncRedisClient as AsyncRedisClient
 from handfast.arguments import AsyncRedisClusterClient as AsyncRedisClusterClient
 from handfast.arguments import CancelEvent as CancelEvent
 from handfast.arguments import Duration as Duration
+from handfast.arguments import Items as Items
 from handfast.arguments import KeyPart as KeyPart
 from handfast.arguments import Kind as Kind
 from handfast.arguments import OnBusy as OnBusy
@@ -129,6 +131,7 @@ __all__ = [
     "AsyncGroup",
     "AsyncHandfast",
     "AsyncItemLease",
+    "AsyncItems",
     "AsyncLatch",
     "AsyncLeadership",
     "AsyncLease",
@@ -164,6 +167,7 @@ __all__ = [
     "HeaderError",
     "Holder",
     "ItemLease",
+    "Items",
     "KeyPart",
     "KeyReused",
     "Kind",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import date, timedelta
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -11,10 +11,12 @@ from uuid import UUID
 from handfast._naming import name_publicly
 
 __all__ = [
+    "AsyncItems",
     "AsyncRedisClient",
     "AsyncRedisClusterClient",
     "CancelEvent",
     "Duration",
+    "Items",
     "KeyPart",
     "Kind",
     "OnBusy",
@@ -64,6 +66,12 @@ class CancelEvent(Protocol):
     def is_set(self) -> bool:
         """Return whether the wait is to end."""
 
+
+Items = Iterable[str] | Callable[[], Iterable[str]]
+"""The items of a partition, each once, or a function that returns them."""
+
+AsyncItems = Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
+"""The same in the asyncio API, where it may be a coroutine function."""
 
 Duration = float | timedelta
 """A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""

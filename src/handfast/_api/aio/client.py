@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
@@ -49,7 +49,16 @@ from handfast._engine.validate import (
 )
 from handfast._kinds import MAX_PERMITS
 from handfast._objects import AsyncBlockOnly, PublicObject
-from handfast.arguments import AsyncRedisClient, AsyncRedisClusterClient, Duration, Kind, OnLimit, OnLost, OnRunning
+from handfast.arguments import (
+    AsyncItems,
+    AsyncRedisClient,
+    AsyncRedisClusterClient,
+    Duration,
+    Kind,
+    OnLimit,
+    OnLost,
+    OnRunning,
+)
 
 if TYPE_CHECKING:
     from handfast._api.aio.autocomplete import AsyncAutocomplete
@@ -639,7 +648,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
     def partition(
         self,
         name: str,
-        items: Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]],
+        items: AsyncItems,
         *,
         ttl: Duration = DEFAULT_TERM_S,
         every: Duration = 10.0,

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from math import inf
-
-# sync only: from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -21,7 +19,7 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers import log
 from handfast._drivers.aio.cleanup import may_wait  # asyncio only
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.jobs import AsyncJob
+from handfast._drivers.aio.jobs import AsyncJob, AsyncMailbox
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.calls import PermitRequest
@@ -32,7 +30,7 @@ from handfast._naming import name_publicly
 from handfast._objects import AsyncBlockOnly, Named, PublicObject
 from handfast._protocol import assigning, grouping
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import AsyncItems, Duration, OnLost
 from handfast.errors import AcquireCancelled, ClientClosed, LeaseLost
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncAssignment", "AsyncChange", "AsyncItemLease", "AsyncPartition"]
 
-Items: TypeAlias = "Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]"
 Serve: TypeAlias = "Callable[[str, AsyncItemLease], Awaitable[object]]"
 
 MOVES_PER_PERIOD = 10
@@ -204,9 +201,7 @@ class AsyncPartition(AsyncBlockOnly, Named):
 
     async def _items(self) -> frozenset[str]:
         items = self._settings.items
-        if not callable(items):
-            return items
-        found: Any = items()
+        found: Any = items() if callable(items) else items
         if isawaitable(found):  # asyncio only
             found = await found  # asyncio only
         return assigning.check_items(found)
@@ -219,7 +214,8 @@ class AsyncPartition(AsyncBlockOnly, Named):
 class Settings(NamedTuple):
     """The settings of a partition."""
 
-    items: frozenset[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
+    items: AsyncItems
+    """Checked, unless it is a function."""
     every: float
     """Seconds from one look at the items to the next."""
     value: str
@@ -244,7 +240,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         self._ending: list[AsyncJob] = []
         """Those that were told to stop."""
         self._held: dict[str, AsyncItemLease] = {}
-        self._changes: asyncio.Queue[AsyncChange | None] = asyncio.Queue()
+        self._changes: AsyncMailbox[AsyncChange | None] = AsyncMailbox()
         self._is_over = False
         self._error: BaseException | None = None
         """What ended the coordinator."""

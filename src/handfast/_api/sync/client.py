@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
@@ -49,7 +49,16 @@ from handfast._engine.validate import (
 )
 from handfast._kinds import MAX_PERMITS
 from handfast._objects import BlockOnly, PublicObject
-from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
+from handfast.arguments import (
+    Duration,
+    Items,
+    Kind,
+    OnLimit,
+    OnLost,
+    OnRunning,
+    RedisClient,
+    RedisClusterClient,
+)
 
 if TYPE_CHECKING:
     from handfast._api.sync.autocomplete import Autocomplete
@@ -639,7 +648,7 @@ class Handfast(BlockOnly, PublicObject):
     def partition(
         self,
         name: str,
-        items: Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]],
+        items: Items,
         *,
         ttl: Duration = DEFAULT_TERM_S,
         every: Duration = 10.0,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
-from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -21,7 +20,7 @@ from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._drivers.sync.jobs import Job
+from handfast._drivers.sync.jobs import Job, Mailbox
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
@@ -30,7 +29,7 @@ from handfast._naming import name_publicly
 from handfast._objects import BlockOnly, Named, PublicObject
 from handfast._protocol import assigning, grouping
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration, Items, OnLost
 from handfast.errors import AcquireCancelled, ClientClosed, LeaseLost
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Assignment", "Change", "ItemLease", "Partition"]
 
-Items: TypeAlias = "Iterable[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]"
 Serve: TypeAlias = "Callable[[str, ItemLease], object]"
 
 MOVES_PER_PERIOD = 10
@@ -202,9 +200,7 @@ class Partition(BlockOnly, Named):
 
     def _items(self) -> frozenset[str]:
         items = self._settings.items
-        if not callable(items):
-            return items
-        found: Any = items()
+        found: Any = items() if callable(items) else items
         return assigning.check_items(found)
 
     def _lock_of(self, item: str) -> _Item:
@@ -215,7 +211,8 @@ class Partition(BlockOnly, Named):
 class Settings(NamedTuple):
     """The settings of a partition."""
 
-    items: frozenset[str] | Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
+    items: Items
+    """Checked, unless it is a function."""
     every: float
     """Seconds from one look at the items to the next."""
     value: str
@@ -240,7 +237,7 @@ class Assignment(BlockOnly, PublicObject):
         self._ending: list[Job] = []
         """Those that were told to stop."""
         self._held: dict[str, ItemLease] = {}
-        self._changes: SimpleQueue[Change | None] = SimpleQueue()
+        self._changes: Mailbox[Change | None] = Mailbox()
         self._is_over = False
         self._error: BaseException | None = None
         """What ended the coordinator."""

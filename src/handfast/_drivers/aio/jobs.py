@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["AsyncJob"]
+__all__ = ["AsyncJob", "AsyncMailbox"]
+
+AsyncMailbox = asyncio.Queue
+"""What jobs leave something in for their caller."""
 
 
 class AsyncJob:

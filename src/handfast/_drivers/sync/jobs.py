@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
-__all__ = ["Job"]
+__all__ = ["Job", "Mailbox"]
+
+Mailbox = SimpleQueue
+"""What jobs leave something in for their caller."""
 
 
 class Job:
