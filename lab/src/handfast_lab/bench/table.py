@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -33,6 +34,7 @@ __all__ = [
     "lines_table",
     "lock_table",
     "memory_table",
+    "ownership_table",
     "script_table",
     "semaphore_table",
     "spread_table",
@@ -94,6 +96,17 @@ def crowd_table(crowd: Crowd, waiters: int, title: str) -> Table:
         _or_dash(None if crowd.grown is None else crowd.grown / waiters, ",.0f"),
         f"{crowd.connections:,}",
     )
+    return grid
+
+
+def ownership_table(figures: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """One row for each measurement; of a spread the number, the median, the 99th percentile and the maximum."""
+    grid = _grid(title, (), [name.replace("_", " ") for name in figures[0]])
+    for one in figures:
+        cells = (
+            " / ".join(map(str, cell.values())) if isinstance(cell, Mapping) else str(cell) for cell in one.values()
+        )
+        grid.add_row(*cells)
     return grid
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -24,6 +25,7 @@ from handfast_lab.bench.table import (
     lines_table,
     lock_table,
     memory_table,
+    ownership_table,
     script_table,
     semaphore_table,
     spread_table,
@@ -45,6 +47,7 @@ from handfast_lab.commands.bench.frame import (
     show,
     tracked,
 )
+from handfast_lab.ownership import elections, groups, partitions, slots
 from handfast_lab.rivals.limiters import LIMITERS
 from handfast_lab.rivals.limiters import installed as installed_limiters
 from handfast_lab.rivals.once import RUNNERS
@@ -311,8 +314,106 @@ def cluster(bench: Bench, *, clients: int, names: int, loads: tuple[str, ...], r
     show(frames_table(frames, "Python frames of a call"))
 
 
+@bench(
+    any_of("mode", elections.MODES, "How leaders end: they resign, are killed, are frozen, or are cut off."),
+    number("names", 60, 1, 1000, "Elections at a time."),
+    number("ttl", 1.0, 0.2, 60.0, "The ttl, in seconds."),
+    number("failovers", 100, 1, None, "How many elections must find another leader, at least."),
+    of=elections.CONTENDERS,
+    installed=elections.installed,
+)
+def election(bench: Bench, *, modes: tuple[str, ...], names: int, ttl: float, failovers: int) -> None:
+    """Let leaders end, and measure how long there is none, and whether there are ever two.
+
+    Three processes are candidates. "gap ms" is the time from the end of a leader to the next less the ttl, by a release the
+    whole time; "observed ms" how long after its beginning an observer sees a term; each as number / median / 99th percentile / maximum.
+    "doubles" are pairs of terms of one election that overlap by the clocks of their leaders. "lost writes" were accepted
+    under a fence, and are gone. Rivals: tooz and a loop around SET NX. They can't resign.
+
+    Fails if Handfast has doubles or lost writes.
+    """
+    figures = [
+        elections.measure(one, bench.address, mode, names=names, ttl=ttl, failovers=failovers)
+        for mode in modes
+        for one in bench.names
+        if one == HANDFAST or mode in ("kill", "freeze")
+    ]
+    _report(bench, figures, "doubles", "lost_writes")
+
+
+@bench(
+    number("processes", 10, 2, 100, "Workers."),
+    number("items", 1000, 1, 10_000, "Items."),
+    number("ttl", 5.0, 0.2, 60.0, "The ttl, in seconds."),
+    number("seconds", 60.0, 1.0, None, "For how long workers come and go."),
+    of=partitions.CONTENDERS,
+    installed=partitions.installed,
+)
+def partition(bench: Bench, *, processes: int, items: int, ttl: float, seconds: float) -> None:
+    """Let workers come, die and go every five seconds, and measure how items move.
+
+    Times are number / median / 99th percentile / maximum. "doubles" are pairs of spans of one item on two workers that
+    overlap by the clocks of these. "moved per ideal" is how many items have another worker after a join, in units of the
+    smallest number that keeps the balance. The rival is the partitioner of tooz.
+
+    Fails if Handfast has doubles.
+    """
+    figures = [
+        partitions.measure(one, bench.address, items=items, processes=processes, ttl=ttl, seconds=seconds)
+        for one in bench.names
+    ]
+    _report(bench, figures, "doubles")
+
+
+@bench(
+    number("processes", 20, 2, 100, "Processes."),
+    number("members", 50, 1, 500, "Members in each process."),
+    number("ttl", 5.0, 0.2, 60.0, "The ttl, in seconds."),
+    number("seconds", 60.0, 1.0, None, "For how long processes are killed."),
+    number("every", 30.0, 0.5, None, "Seconds from one kill to the next."),
+)
+def group(bench: Bench, *, processes: int, members: int, ttl: float, seconds: float, every: float) -> None:
+    """Kill processes with members of a group, and measure for how long these are listed.
+
+    Fails if a live member is missing in a list, or a dead one is listed for more than the ttl and 50 ms.
+    """
+    found = groups.measure(bench.address, processes=processes, count=members, ttl=ttl, seconds=seconds, every=every)
+    _report(bench, [found], "live_and_missing", late=found["that_less_ttl_ms"] > 50)
+
+
+@bench(
+    number("limit", 64, 1, 1024, "Permits, and numbers."),
+    number("joins", 10_000, 4, None, "How many leases."),
+)
+def slot(bench: Bench, *, limit: int, joins: int) -> None:
+    """Have four processes acquire numbered permits, a tenth of which is never released. Fails if two have a number at once."""
+    _report(bench, [slots.measure(bench.address, limit=limit, joins=joins)], "doubles")
+
+
+def _report(bench: Bench, figures: list[dict[str, Any]], *faults: str, late: bool = False) -> None:
+    bench.save(figures=figures)
+    show(ownership_table(figures, bench.title))
+    ours = [one for one in figures if one.get("contender", HANDFAST) == HANDFAST]
+    found = [f"FAILED: {one[fault]} {fault.replace('_', ' ')}" for one in ours for fault in faults if one[fault]]
+    fail(found + ["FAILED: a dead member was listed for too long"] * late)
+
+
 @click.group(
-    commands=[lock, handoff, async_, crowd, semaphore, limiter, once, classic, cluster],
+    commands=[
+        lock,
+        handoff,
+        async_,
+        crowd,
+        semaphore,
+        limiter,
+        once,
+        classic,
+        cluster,
+        election,
+        partition,
+        group,
+        slot,
+    ],
     help="Compare Handfast with other libraries, on one server and in one run.",
 )
 def command() -> None: ...
