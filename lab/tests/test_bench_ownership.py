@@ -44,7 +44,7 @@ def test_a_spread_has_quantiles_in_milliseconds():
         ["group", "--processes", "3", "--members", "10", "--ttl", "1", "--seconds", "4", "--every", "2"],
         ["slot", "--joins", "400", "--limit", "8"],
     ],
-    ids=lambda arguments: " ".join(arguments),
+    ids=" ".join,
 )
 def test_a_short_run_finds_no_double(arguments, tmp_path):
     file = tmp_path / "found.json"

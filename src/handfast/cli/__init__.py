@@ -59,7 +59,7 @@ TASKS = {
     "Try it out, and set up a server": {
         "demo": (
             "handfast.cli.demo.command:command",
-            "Watch processes share locks, a rate and a result, in half a minute.",
+            "Watch processes share locks, a rate, a result and items, in half a minute.",
         ),
         "doctor": (
             "handfast.cli.operate.doctor:command",

@@ -1,4 +1,4 @@
-"""The six acts: each tells what is tried, shows it, and returns what was found."""
+"""The seven acts: each tells what is tried, shows it, and returns what was found."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
+from math import inf
+from time import monotonic
 
-from handfast.cli.demo.stage import Bars, Finding, Stage, Timeline
+from handfast.cli.demo.stage import Bars, Board, Finding, Stage, Timeline
 from handfast.cli.demo.worker import RATE
 
-__all__ = ["ACTS"]
+__all__ = ["ACTS", "ITEMS"]
+
+ITEMS = "abcdefghijkl"
+"""What processes share."""
 
 
 def counting(stage: Stage) -> list[Finding]:
@@ -202,4 +208,69 @@ def making(stage: Stage) -> list[Finding]:
     ]
 
 
-ACTS: tuple[Callable[[Stage], list[Finding]], ...] = (counting, queueing, dying, freezing, limiting, making)
+def sharing(stage: Stage) -> list[Finding]:
+    """Each item on one process."""
+    first, second, third = [*stage.workers][:3]
+    every = max(0.5, stage.pace)
+    stage.tell(
+        f"Processes share {len(ITEMS)} bots: each bot is on one process, and all processes have as many. A process joins, and "
+        "some bots move to it. Then a process is killed, and its bots move when the leases end. Few bots move, and none is ever "
+        "on two processes."
+    )
+    board, spans, moves = Board(ITEMS), Spans(), []
+
+    def shared(names: list[str]) -> bool:
+        return all(len(board.rows[name]) == len(ITEMS) // len(names) for name in names)
+
+    def follow(names: list[str]) -> int:
+        """Wait until these processes share the items. Return how many have moved."""
+        begun = len(spans.done) + len(spans.open)
+        for report in stage.reports(f"{', '.join(names)} to share the items", lambda: shared(names)):
+            if report.word == "has":
+                board.rows[report.worker].add(report.value)
+                spans.begin(report.value, report.worker, report.at)
+            elif report.word == "gave":
+                board.rows[report.worker].discard(report.value)
+                spans.end(report.value, report.worker, report.at)
+        return len(spans.done) + len(spans.open) - begun
+
+    with stage.showing(board):
+        for names in ([first], [first, second], [first, second, third]):
+            board.rows[names[-1]] = set()
+            stage.order(names[-1], "share", [*ITEMS], stage.ttl, every)
+            moves.append(follow(names))
+            board.remarks[names[-1]] = "joined" if len(names) > 1 else ""
+            stage.pause(0.7)
+        stage.kill(second)
+        board.remarks[second] = "[bold red]killed"
+        for item in board.rows[second]:
+            spans.end(item, second, monotonic())
+        board.rows[second] = set()
+        moves.append(follow([first, third]))
+        stage.pause()
+    return [
+        Finding("bots that moved when a process joined", f"{moves[2]} of {len(ITEMS)}, {len(ITEMS) // 3} needed", None),
+        Finding("bots on two processes at once", str(spans.doubles()), spans.doubles() == 0),
+    ]
+
+
+class Spans:
+    """When which process had which item."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[str, str], float] = {}
+        self.done: list[tuple[str, float, float]] = []
+
+    def begin(self, item: str, name: str, at: float) -> None:
+        self.open[item, name] = at
+
+    def end(self, item: str, name: str, at: float) -> None:
+        self.done.append((item, self.open.pop((item, name)), at))
+
+    def doubles(self) -> int:
+        """Count the items that two had at once."""
+        spans = sorted([*self.done, *((item, at, inf) for (item, _), at in self.open.items())])
+        return sum(one[0] == other[0] and one[2] > other[1] for one, other in pairwise(spans))
+
+
+ACTS: tuple[Callable[[Stage], list[Finding]], ...] = (counting, queueing, dying, freezing, limiting, making, sharing)

@@ -40,10 +40,10 @@ Exit codes:
 )
 @click.pass_context
 def command(ctx: click.Context, url: str | None, processes: int, seconds: float) -> None:
-    """Watch processes share locks, a rate and a result, in half a minute.
+    """Watch processes share locks, a rate, a result and items, in half a minute.
 
-    Processes lose updates without a lock, wait in a queue, take over from holders that die or freeze, share a rate and
-    make a result once. Leaves no process and no key behind.
+    Processes lose updates without a lock, wait in a queue, take over from holders that die or freeze, share a rate, make
+    a result once, and spread items. Leaves no process and no key behind.
     """
 
     def end(number: int, _frame: object) -> None:

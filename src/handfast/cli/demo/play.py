@@ -14,7 +14,7 @@ from handfast._api.sync.client import Handfast
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
 from handfast.cli.connect import redis_client
-from handfast.cli.demo.acts import ACTS
+from handfast.cli.demo.acts import ACTS, ITEMS
 from handfast.cli.demo.stage import ActFailed, Finding, Stage
 from handfast.cli.demo.worker import RATE
 from handfast.embedded import PrivateServer
@@ -73,6 +73,8 @@ def _delete_keys(client: Any, namespace: str) -> None:
     """Delete all keys, until nothing is left: the last command of a killed process may arrive late."""
     places = [(KeySet(namespace, "lock", name), "permit_acquire") for name in ("counter", "door", "killed", "frozen")]
     places.append((KeySet(namespace, "once", "report"), "once_acquire"))
+    bots = KeySet(namespace, "partition", "bots")
+    places += [(bots, "group_watch"), *((bots.keyed((item,)), "permit_acquire") for item in ITEMS)]
     keys = [place.key(part) for place, script in places for part in load(script).header.keys]
     limiter = KeySet(namespace, "limiter", "service")
     keys += map(limiter.key, ("queue", "waiting", "tombstones", f"window:{1000 * RATE.per:g}"))

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -22,7 +22,7 @@ from rich.text import Text
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lock import Lock
 
-__all__ = ["ActFailed", "Bars", "Finding", "Report", "Stage", "Timeline"]
+__all__ = ["ActFailed", "Bars", "Board", "Finding", "Report", "Stage", "Timeline"]
 
 FRAME = 0.04
 """Seconds between two redraws."""
@@ -46,6 +46,23 @@ class Report(NamedTuple):
     value: Any
     at: float
     """When the worker sent it, on the monotonic clock, which all processes of a machine share."""
+
+
+class Board:
+    """Who has which item: a line for each worker."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self.items: Sequence[str] = items
+        self.rows: dict[str, set[str]] = {}
+        self.remarks: dict[str, str] = {}
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for name, has in self.rows.items():
+            row = Text(f"  process {name}  ", no_wrap=True)
+            for item in self.items:
+                row.append(*((f"{item} ", "bold cyan") if item in has else ("\N{MIDDLE DOT} ", "dim")))
+            row.append_text(Text.from_markup(f" {self.remarks.get(name, '')}"))
+            yield row
 
 
 class Bars(dict[str, tuple[int, int, str]]):
@@ -156,7 +173,7 @@ class Stage:
         self.console.print(Padding(Text.from_markup(text), (0, 2), expand=False))
 
     @contextlib.contextmanager
-    def showing(self, picture: Timeline | Bars) -> Iterator[None]:
+    def showing(self, picture: Timeline | Bars | Board) -> Iterator[None]:
         """Show a picture, which is redrawn while the block waits; without a terminal it is printed at the end."""
         self.timeline = picture if isinstance(picture, Timeline) else self.timeline
         self.console.print()

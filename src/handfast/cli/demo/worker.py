@@ -16,6 +16,7 @@ from typing import Any
 
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
+from handfast._api.sync.partition import ItemLease
 from handfast.cli.connect import redis_client
 from handfast.fencing import StaleFence, set_if_newer
 from handfast.records import Rate
@@ -88,9 +89,21 @@ class Worker:
                 report("made")
         report("got", run.result)
 
+    def share(self, items: list[str], ttl: float, every: float) -> None:
+        """Work on the items that are this process's, until the end."""
+
+        def serve(item: str, lease: ItemLease) -> None:
+            report("has", item)
+            lease.wanted_event.wait()
+            report("gave", item)
+
+        partition = self._hf.partition("bots", items, ttl=ttl, every=every)
+        Thread(target=partition.run, args=(serve,), daemon=True).start()
+
 
 def report(word: str, value: Any = None) -> None:
-    print(json.dumps([word, value, monotonic()]), flush=True)
+    sys.stdout.write(json.dumps([word, value, monotonic()]) + "\n")  # in one piece: several threads report
+    sys.stdout.flush()
 
 
 def _read(orders: SimpleQueue[list[Any]]) -> None:
