@@ -1,0 +1,101 @@
+"""The programs of the pages about ownership run as they stand there, several at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import types
+from pathlib import Path
+
+import pytest
+import yaml
+
+from handfast.fencing import latest_fence
+from tests._support.helpers import eventually_async
+
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
+PROBES = {"exec", "httpGet", "tcpSocket", "grpc"}
+
+
+def block(page, title):
+    """Return a block with a title."""
+    return re.search(rf'^```\w+ title="{title}"\n(.*?)^```$', (HOW_TO / page).read_text(), re.MULTILINE | re.DOTALL)[1]
+
+
+def program(page, title, server):
+    """Return a new module of a program on a page, with the server of the test."""
+    module = types.ModuleType(title.removesuffix(".py"))
+    text = block(page, title).replace('"redis://localhost:6379/0"', repr(server.url))
+    exec(compile(text, title, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+async def test_one_of_several_web_workers_schedules_and_the_next_after_it(server):
+    workers = [program("elect-a-leader.md", "app.py", server) for _ in range(3)]
+    lifespans = [worker.lifespan(None) for worker in workers]
+    for one in lifespans:
+        await one.__aenter__()
+    await eventually_async(lambda: any(len(worker.ran) > 2 for worker in workers))
+    (first,) = [worker for worker in workers if worker.ran]
+    await lifespans[workers.index(first)].__aexit__(None, None, None)
+    others = [worker for worker in workers if worker is not first]
+    await eventually_async(lambda: any(worker.ran for worker in others))
+    (second,) = [worker for worker in others if worker.ran]
+    assert max(first.ran) < min(second.ran)
+    for worker in others:
+        await lifespans[workers.index(worker)].__aexit__(None, None, None)
+
+
+async def test_a_control_loop_writes_under_the_fence_of_its_term(server, raw):
+    raw.set("wanted", "5")
+    loops = [asyncio.create_task(program("elect-a-leader.md", "control.py", server).main()) for _ in range(2)]
+    await eventually_async(lambda: raw.get("actual") in ("5", b"5"))
+    fence = latest_fence(raw, "actual")
+    loops[0].cancel()
+    await asyncio.wait(loops[:1])
+    raw.set("wanted", "7")
+    await eventually_async(lambda: raw.get("actual") in ("7", b"7"))
+    assert latest_fence(raw, "actual") >= fence
+    loops[1].cancel()
+    await asyncio.wait(loops)
+
+
+async def test_a_fleet_of_bots_runs_each_bot_once(server):
+    workers = [program("partition-items.md", "bots.py", server) for _ in range(2)]
+    tasks = [asyncio.create_task(workers[0].main())]
+    await eventually_async(lambda: len(workers[0].running) == 4)
+    tasks[0].cancel()
+    await asyncio.wait(tasks)
+    assert not workers[0].running
+    tasks = [asyncio.create_task(worker.main()) for worker in workers]
+    await eventually_async(lambda: set(workers[0].running) | set(workers[1].running) == set(workers[0].BOTS))
+    assert not set(workers[0].running) & set(workers[1].running)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+def test_the_deployment_is_one():
+    manifest = yaml.safe_load(block("elect-a-leader.md", "deployment.yaml"))
+    assert (manifest["apiVersion"], manifest["kind"]) == ("apps/v1", "Deployment")
+    spec = manifest["spec"]
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container.keys() <= {"name", "image", "command", "args", "env", "readinessProbe"}
+    assert PROBES & container["readinessProbe"].keys() == {"exec"}
+    assert {one["name"] for one in container["env"]} == {"HANDFAST_URL", "POD_IP"}
+    ready = container["args"][container["args"].index("--ready-file") + 1]
+    assert container["readinessProbe"]["exec"]["command"] == ["test", "-e", ready]
+
+
+def test_the_command_of_the_deployment_is_one_of_ours():
+    from handfast.cli.elect import command
+
+    manifest = yaml.safe_load(block("elect-a-leader.md", "deployment.yaml"))
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    assert container["command"][:2] == ["handfast", "elect"]
+    given = [*container["command"][2:], *container["args"]]
+    parsed = command.make_context("elect", given)
+    assert parsed.params["ready_file"]
+    with pytest.raises(Exception, match="No such option"):
+        command.make_context("elect", ["--no-such", *given])
