@@ -239,7 +239,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         """By item: those that are to go on."""
         self._ending: list[AsyncJob] = []
         """Those that were told to stop."""
-        self._held: dict[str, AsyncItemLease] = {}
+        self._held: dict[AsyncJob, tuple[str, AsyncItemLease]] = {}
         self._changes: AsyncMailbox[AsyncChange | None] = AsyncMailbox()
         self._is_over = False
         self._error: BaseException | None = None
@@ -248,11 +248,11 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         """When the next item may be given up, and seconds from one to the next."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._partition.name!r}, {len(self._held)} items>"
+        return f"<{type(self).__name__} of {self._partition.name!r}, {len(self.items())} items>"
 
     def items(self) -> frozenset[str]:
         """Return the items that are held now. No I/O."""
-        return frozenset(item for item, lease in [*self._held.items()] if not (lease._released or lease.lost))
+        return frozenset(item for item, lease in [*self._held.values()] if not (lease._released or lease.lost))
 
     async def changes(self) -> AsyncIterator[AsyncChange]:
         """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
@@ -283,8 +283,8 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
             with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with its ttl
                 await self._member._leave(exc)  # first: others then stand in the queues of the items
         finally:
-            for item in list(self._jobs):
-                self._stop(item)
+            for job in [*self._jobs.values()]:
+                self._stop(job)
         if not may_wait(exc):  # asyncio only
             return  # asyncio only
         patience = monotonic() + self._partition._options.ttl_ms / 1000
@@ -356,22 +356,25 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         """Start what is this worker's, give up what is not, and return when the next item is to be given up."""
         self._ending = [job for job in self._ending if not job.done]
         for item in mine:
+            job = self._jobs.get(item)
             if coordinator.stopping:
                 return inf
-            if item not in self._jobs or self._jobs[item].done:
+            if job is None or job.done:
                 self._jobs[item] = AsyncJob(self._hold, item)
-        others = [item for item in self._jobs if item not in mine]
-        for item in others:
-            if item not in self._held or item not in items:
-                self._stop(item)
-            elif monotonic() >= self._move_at:
-                self._move_at = monotonic() + self._gap
-                self._stop(item)
+        others = [(item, job) for item, job in self._jobs.items() if item not in mine]
+        for item, job in others:
+            is_waiting = job not in self._held
+            if is_waiting or item not in items or monotonic() >= self._move_at:
+                if item in items and not is_waiting:
+                    self._move_at = monotonic() + self._gap
+                del self._jobs[item]
+                self._stop(job)
         return self._move_at if self._jobs.keys() - mine else inf
 
-    def _stop(self, item: str) -> None:
-        job, lease = self._jobs.pop(item), self._held.get(item)
+    def _stop(self, job: AsyncJob) -> None:
+        """Tell a job to stop. By hand the reader of `changes` has the item for as long as the lease lasts."""
         self._ending.append(job)
+        _, lease = self._held.get(job, ("", None))
         if lease is not None:
             lease._want()
             if self._is_over and self._is_by_hand:
@@ -394,14 +397,14 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
                         # sync only: cancel=job.stopped,
                     ) as lease
                 ):
-                    self._held[item] = lease
+                    self._held[job] = item, lease
                     # sync only: if job.stopping:
                     # sync only:     lease._want()
                     try:
                         await self._serve(item, lease)
                         pause, has_served = FIRST_PAUSE_S, True
                     finally:
-                        del self._held[item]
+                        del self._held[job]
             except (AcquireCancelled, ClientClosed):
                 return
             except Exception as error:  # noqa: BLE001 -- a user's function may raise anything
