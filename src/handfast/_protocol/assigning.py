@@ -1,11 +1,11 @@
 """The assignment of items to the members of a group: a function of both, which all members compute alike.
 
-Rendezvous hashing with a bound. Each item asks the members in the order of a hash of both; each member keeps as many of the
-items that ask as its share is, those with the smallest hashes, and turns the others down (deferred acceptance, Gale and
-Shapley, 1962). So no member has more than its share, the order of items counts for nothing, and few move when a member comes or
-goes. The lock
-of each item decides who works on it: members that know different others, or different items, delay a move, and never
-have an item twice.
+Rendezvous hashing with a bound. Each item asks the members in the order of a hash of both; each member keeps a share of these
+items, with the smallest hashes, and turns the others down (deferred acceptance, Gale and
+Shapley, 1962). So no member has more than a share, the order of items counts for nothing, and few items move when a member
+comes or goes. The lock
+of each item decides who works on it: if members know different others, or different items, a move is late, and no item is ever
+on two workers.
 """
 
 from __future__ import annotations

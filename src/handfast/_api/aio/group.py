@@ -28,7 +28,7 @@ __all__ = ["AsyncGroup", "AsyncMembership"]
 
 
 class AsyncMembership(AsyncAnnouncedLease):
-    """The lease of a member of a group. It comes from `Group.join`, and its end is the end of the membership.
+    """The lease of a member of a group. It comes from `Group.join`, and the membership ends with it.
 
     Example:
         async with hf.group("workers").join(value="zone=a") as member:
@@ -41,16 +41,16 @@ class AsyncMembership(AsyncAnnouncedLease):
 class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
     """A named group: processes join and leave, and others see who is there. Made by the client's ``group()``.
 
-    A member is the holder of a lease: it is renewed while the process lives, and a member that died is listed until its
-    lease ends. Members have fences, in the order in which they joined. The object holds nothing itself, so threads or
+    A member is the holder of a lease, which is renewed while the process lives. After a death the member is listed until
+    the lease ends. Members have fences, in the order in which they joined. The object holds nothing itself, so threads or
     tasks may share it, and join several times.
 
     Example:
         workers = hf.group("workers")
 
         async with workers.join(value="zone=a") as member:
-            for one in await workers.members():
-                print(one.label, one.value)
+            for found in await workers.members():
+                print(found.label, found.value)
     """
 
     _request: PermitRequest
@@ -63,7 +63,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
 
     @acquire_context  # asyncio only
     async def join(self, *, value: str = "") -> AsyncMembership:
-        """Join the group. It takes one round trip and never waits for others.
+        """Join the group. Takes a round trip, and never waits for others.
 
         If this raises, is cancelled or is interrupted, no member remains on the server. If the server can't be reached
         then, the member is removed in the background when the server answers again.
@@ -90,7 +90,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
             raise
 
     async def members(self, *, timeout: Duration | None = None) -> tuple[Member, ...]:
-        """Return the members at one instant of the server, in the order in which they joined. Takes one round trip.
+        """Return the members at an instant of the server, in the order in which they joined. Takes a round trip.
 
         At most 1,000 members are listed; `size` counts all.
 
@@ -109,7 +109,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
         return await self._driver.look(grouping.look(self._request), self.name, reply_seconds(timeout))
 
     async def size(self, *, timeout: Duration | None = None) -> int:
-        """Return how many members there are. Takes one round trip, however many these are.
+        """Return how many members there are. Takes a round trip, of the same size for any number.
 
         Args:
             timeout: As in `members`.
@@ -126,8 +126,8 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
     async def watch(self) -> AsyncIterator[tuple[Member, ...]]:
         """Yield the members, now and after each change that is seen.
 
-        Members announce that they come and go. Of a member that dies the end of its lease tells. Changes within 50 ms
-        are seen as one. A message may be lost, so the server is also asked every five seconds.
+        Members announce when they come and go. A death shows at the end of the lease. Changes within 50 ms count as
+        a single change. A message may be lost, so the server is also asked every five seconds.
 
         Example:
             async for members in workers.watch():
@@ -165,7 +165,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
         return AsyncMembership(self._driver, state, self._on_lost, partial(self._announce, state))
 
     def _announce(self, state: LeaseState, _why: str) -> None:
-        """Have those told who watch the group."""
+        """Send a message to all watchers, in the background."""
         self._driver.perform_later(state, grouping.ring(self._watched))
 
 

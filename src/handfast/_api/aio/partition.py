@@ -1,4 +1,4 @@
-"""A partition: the items of a list are spread over processes, and each is on a single one."""
+"""A partition: the items of a list are spread over processes, each on a single process."""
 
 # ruff: noqa: SLF001 -- the classes of this module know each other
 
@@ -41,10 +41,10 @@ __all__ = ["AsyncAssignment", "AsyncChange", "AsyncItemLease", "AsyncPartition"]
 Serve: TypeAlias = "Callable[[str, AsyncItemLease], Awaitable[object]]"
 
 MOVES_PER_PERIOD = 10
-"""A worker gives items up one by one, so many in each period at least, and all of them within one."""
+"""Items that a worker gives up in each period at least; all are given up within a period."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""How long an item rests after its function has failed. The pause doubles with each failure."""
+"""Seconds for which an item rests after a failure of the function. The pause doubles with each failure."""
 
 QUICK = 20_000
 """Items times members above which the assignment is computed in a thread."""
@@ -70,7 +70,7 @@ class AsyncItemLease(AsyncLease):
     def wanted(self) -> bool:
         """True if the work must stop: the item is assigned to another worker, or the lease has ended. Takes no I/O.
 
-        A worker that does not stop loses the lease one ``ttl`` later.
+        If the worker does not stop, it loses the lease a ``ttl`` later.
         """
         return self._wanted.is_set() or self.lost
 
@@ -98,18 +98,18 @@ class AsyncItemLease(AsyncLease):
         self._ended.set()
 
     def _want(self) -> None:
-        """Ask its holder to stop. If the holder does not, the lease ends one ttl later."""
+        """Ask the holder to stop. If the holder goes on, the lease ends a ttl later."""
         self._state.end_within(self._state.request.ttl_ms / 1000, monotonic())
         self._wanted.set()
 
 
 class AsyncChange(NamedTuple):
-    """An item that begins or ceases to be one's own."""
+    """An item which this worker gets or must give up."""
 
     item: str
     lease: AsyncItemLease | None
-    """The lease of an item that is one's own from now on. None for an item that must be given up: release the lease that came
-    with it when the work has stopped."""
+    """The lease of an item which this worker gets. None for an item to be given up: stop the work, and release the lease of
+    the item."""
 
 
 class _Item(AsyncPrimitive[AsyncItemLease]):
@@ -122,8 +122,8 @@ class _Item(AsyncPrimitive[AsyncItemLease]):
 class AsyncPartition(AsyncBlockOnly, Named):
     """A named partition: each item of a list is on a single worker, and all workers have about as many. Made by ``partition()``.
 
-    When workers join or leave, few items move. The items of a worker that died are on others when the leases end. Each item
-    has a lock, and its worker holds that, so an item is never on two workers, whatever these know of each other.
+    When workers join or leave, few items move. After the death of a worker, the items are on others when the leases end.
+    Each item has a lock, which the worker of the item holds: so no item is ever on two workers.
 
     Example:
         async def serve(bot, lease):
@@ -142,11 +142,11 @@ class AsyncPartition(AsyncBlockOnly, Named):
         self._group = AsyncGroup(driver, grouping.request(place, options), "warn")
 
     async def run(self, serve: Serve) -> None:
-        """Work: join, and call a function for each item that is this worker's, for as long as the worker lives.
+        """Work: join, and call a function for each item of this worker, for as long as the worker lives.
 
         The function runs as a task for each item; of the sync API in a thread. It gets the item and the lease. When the item
         moves to another worker, or the lease is lost, the task is cancelled; a thread must look: `ItemLease.wanted`,
-        `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or one ttl later.
+        `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or a ttl later.
 
         If the function returns, the item rests for ``every`` seconds. If it raises, that is logged, and it is called again
         after 1, 2, 4 … 60 seconds.
@@ -166,7 +166,7 @@ class AsyncPartition(AsyncBlockOnly, Named):
             await mine._until_it_ends()
 
     def join(self) -> AsyncAssignment:
-        """Join, and get the items that are this worker's, to work on them by hand. No I/O before the block is entered.
+        """Join, and work on the items of this worker by hand. No I/O before the block is entered.
 
         Example:
             async with bots.join() as mine:
@@ -223,10 +223,10 @@ class Settings(NamedTuple):
 
 
 class AsyncAssignment(AsyncBlockOnly, PublicObject):
-    """The items that are a worker's, while its block lasts. Made by `Partition.join`.
+    """The items of a worker, while the block lasts. Made by `Partition.join`.
 
-    A coordinator follows the members and the items. For each item that is assigned to this worker, a job stands in the queue
-    of the item's lock and has the item served.
+    A coordinator follows the members and the items. For each item of this worker, a job stands in the queue of the
+    item's lock and has the item served.
     """
 
     _instead = "join the partition there"
@@ -236,14 +236,14 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         self._serve: Serve = serve or self._offer
         self._is_by_hand = serve is None
         self._jobs: dict[str, AsyncJob] = {}
-        """By item: those that are to go on."""
+        """By item: jobs which are to go on."""
         self._ending: list[AsyncJob] = []
-        """Those that were told to stop."""
+        """Jobs which are to stop."""
         self._held: dict[AsyncJob, tuple[str, AsyncItemLease]] = {}
         self._changes: AsyncMailbox[AsyncChange | None] = AsyncMailbox()
         self._is_over = False
         self._error: BaseException | None = None
-        """What ended the coordinator."""
+        """The error with which the coordinator ended."""
         self._move_at, self._gap = 0.0, 0.0
         """When the next item may be given up, and seconds from one to the next."""
 
@@ -255,10 +255,10 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         return frozenset(item for item, lease in [*self._held.values()] if not (lease._released or lease.lost))
 
     async def changes(self) -> AsyncIterator[AsyncChange]:
-        """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
+        """Yield each item which this worker gets, with the lease, or must give up, with None. For a single reader.
 
-        After None, stop the work and release the lease that came with the item: until then no other worker has it. One
-        ttl later the lease is lost.
+        After None, stop the work and release the lease of the item: until then no other worker has it. A ttl later the
+        lease is lost.
 
         Returns:
             An iterator, which is asynchronous in the asyncio API.
@@ -302,7 +302,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
     # --- the coordinator
 
     async def _coordinate(self, job: AsyncJob, items: frozenset[str]) -> None:
-        """Follow members and items until the end. What fails is logged, and tried again."""
+        """Follow members and items until the end. Errors are logged, and the coordinator goes on."""
         try:
             await self._follow(job, items)
         except ClientClosed as error:
@@ -353,7 +353,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         return frozenset(item for item, member in found.items() if member == self._member.fence)
 
     def _settle(self, coordinator: AsyncJob, mine: frozenset[str], items: frozenset[str]) -> float:
-        """Start what is this worker's, give up what is not, and return when the next item is to be given up."""
+        """Start and stop jobs, and return when the next item is to be given up."""
         self._ending = [job for job in self._ending if not job.done]
         for item in mine:
             job = self._jobs.get(item)

@@ -1,5 +1,5 @@
 # Generated from _api/aio/partition.py by tools/unasync.py: edit that file and run the tool.
-"""A partition: the items of a list are spread over processes, and each is on a single one."""
+"""A partition: the items of a list are spread over processes, each on a single process."""
 
 # ruff: noqa: SLF001 -- the classes of this module know each other
 
@@ -40,10 +40,10 @@ __all__ = ["Assignment", "Change", "ItemLease", "Partition"]
 Serve: TypeAlias = "Callable[[str, ItemLease], object]"
 
 MOVES_PER_PERIOD = 10
-"""A worker gives items up one by one, so many in each period at least, and all of them within one."""
+"""Items that a worker gives up in each period at least; all are given up within a period."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""How long an item rests after its function has failed. The pause doubles with each failure."""
+"""Seconds for which an item rests after a failure of the function. The pause doubles with each failure."""
 
 QUICK = 20_000
 """Items times members above which the assignment is computed in a thread."""
@@ -69,7 +69,7 @@ class ItemLease(Lease):
     def wanted(self) -> bool:
         """True if the work must stop: the item is assigned to another worker, or the lease has ended. Takes no I/O.
 
-        A worker that does not stop loses the lease one ``ttl`` later.
+        If the worker does not stop, it loses the lease a ``ttl`` later.
         """
         return self._wanted.is_set() or self.lost
 
@@ -97,18 +97,18 @@ class ItemLease(Lease):
         self._ended.set()
 
     def _want(self) -> None:
-        """Ask its holder to stop. If the holder does not, the lease ends one ttl later."""
+        """Ask the holder to stop. If the holder goes on, the lease ends a ttl later."""
         self._state.end_within(self._state.request.ttl_ms / 1000, monotonic())
         self._wanted.set()
 
 
 class Change(NamedTuple):
-    """An item that begins or ceases to be one's own."""
+    """An item which this worker gets or must give up."""
 
     item: str
     lease: ItemLease | None
-    """The lease of an item that is one's own from now on. None for an item that must be given up: release the lease that came
-    with it when the work has stopped."""
+    """The lease of an item which this worker gets. None for an item to be given up: stop the work, and release the lease of
+    the item."""
 
 
 class _Item(Primitive[ItemLease]):
@@ -121,8 +121,8 @@ class _Item(Primitive[ItemLease]):
 class Partition(BlockOnly, Named):
     """A named partition: each item of a list is on a single worker, and all workers have about as many. Made by ``partition()``.
 
-    When workers join or leave, few items move. The items of a worker that died are on others when the leases end. Each item
-    has a lock, and its worker holds that, so an item is never on two workers, whatever these know of each other.
+    When workers join or leave, few items move. After the death of a worker, the items are on others when the leases end.
+    Each item has a lock, which the worker of the item holds: so no item is ever on two workers.
 
     Example:
         def serve(bot, lease):
@@ -141,11 +141,11 @@ class Partition(BlockOnly, Named):
         self._group = Group(driver, grouping.request(place, options), "warn")
 
     def run(self, serve: Serve) -> None:
-        """Work: join, and call a function for each item that is this worker's, for as long as the worker lives.
+        """Work: join, and call a function for each item of this worker, for as long as the worker lives.
 
         The function runs as a task for each item; of the sync API in a thread. It gets the item and the lease. When the item
         moves to another worker, or the lease is lost, the task is cancelled; a thread must look: `ItemLease.wanted`,
-        `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or one ttl later.
+        `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or a ttl later.
 
         If the function returns, the item rests for ``every`` seconds. If it raises, that is logged, and it is called again
         after 1, 2, 4 … 60 seconds.
@@ -165,7 +165,7 @@ class Partition(BlockOnly, Named):
             mine._until_it_ends()
 
     def join(self) -> Assignment:
-        """Join, and get the items that are this worker's, to work on them by hand. No I/O before the block is entered.
+        """Join, and work on the items of this worker by hand. No I/O before the block is entered.
 
         Example:
             with bots.join() as mine:
@@ -220,10 +220,10 @@ class Settings(NamedTuple):
 
 
 class Assignment(BlockOnly, PublicObject):
-    """The items that are a worker's, while its block lasts. Made by `Partition.join`.
+    """The items of a worker, while the block lasts. Made by `Partition.join`.
 
-    A coordinator follows the members and the items. For each item that is assigned to this worker, a job stands in the queue
-    of the item's lock and has the item served.
+    A coordinator follows the members and the items. For each item of this worker, a job stands in the queue of the
+    item's lock and has the item served.
     """
 
     _instead = "join the partition there"
@@ -233,14 +233,14 @@ class Assignment(BlockOnly, PublicObject):
         self._serve: Serve = serve or self._offer
         self._is_by_hand = serve is None
         self._jobs: dict[str, Job] = {}
-        """By item: those that are to go on."""
+        """By item: jobs which are to go on."""
         self._ending: list[Job] = []
-        """Those that were told to stop."""
+        """Jobs which are to stop."""
         self._held: dict[Job, tuple[str, ItemLease]] = {}
         self._changes: Mailbox[Change | None] = Mailbox()
         self._is_over = False
         self._error: BaseException | None = None
-        """What ended the coordinator."""
+        """The error with which the coordinator ended."""
         self._move_at, self._gap = 0.0, 0.0
         """When the next item may be given up, and seconds from one to the next."""
 
@@ -252,10 +252,10 @@ class Assignment(BlockOnly, PublicObject):
         return frozenset(item for item, lease in [*self._held.values()] if not (lease._released or lease.lost))
 
     def changes(self) -> Iterator[Change]:
-        """Yield each item that begins or ceases to be this worker's, with its lease or None. For a single reader.
+        """Yield each item which this worker gets, with the lease, or must give up, with None. For a single reader.
 
-        After None, stop the work and release the lease that came with the item: until then no other worker has it. One
-        ttl later the lease is lost.
+        After None, stop the work and release the lease of the item: until then no other worker has it. A ttl later the
+        lease is lost.
 
         Returns:
             An iterator, which is asynchronous in the asyncio API.
@@ -297,7 +297,7 @@ class Assignment(BlockOnly, PublicObject):
     # --- the coordinator
 
     def _coordinate(self, job: Job, items: frozenset[str]) -> None:
-        """Follow members and items until the end. What fails is logged, and tried again."""
+        """Follow members and items until the end. Errors are logged, and the coordinator goes on."""
         try:
             self._follow(job, items)
         except ClientClosed as error:
@@ -344,7 +344,7 @@ class Assignment(BlockOnly, PublicObject):
         return frozenset(item for item, member in found.items() if member == self._member.fence)
 
     def _settle(self, coordinator: Job, mine: frozenset[str], items: frozenset[str]) -> float:
-        """Start what is this worker's, give up what is not, and return when the next item is to be given up."""
+        """Start and stop jobs, and return when the next item is to be given up."""
         self._ending = [job for job in self._ending if not job.done]
         for item in mine:
             job = self._jobs.get(item)
