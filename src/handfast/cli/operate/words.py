@@ -19,6 +19,9 @@ HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED", "LAST U
 VALUED = ("election", "group", "partition")
 """Kinds whose holders and waiters show a value."""
 
+MANY = {"group": "member", "partition": "worker"}
+"""Kinds with any number of holders, and the noun for each."""
+
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
 
@@ -107,8 +110,8 @@ def _permits(found: NameStatus) -> str:
     status = found.status
     if found.kind == "semaphore" and status.limit:
         return f"{status.limit - status.free:,} of {status.limit:,} permits held"
-    if found.kind == "group":
-        return f"{status.holding:,} member{'s' * (status.holding != 1)}"
+    if found.kind in MANY and not any(one.exclusive for one in status.holders):
+        return f"{status.holding:,} {MANY[found.kind]}{'s' * (status.holding != 1)}"
     return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"
 
 
@@ -121,7 +124,7 @@ def _role(found: NameStatus, one: Holder | Waiter) -> str:
             return "writer" if one.exclusive else "reader"
         case "election":
             return "leader" if isinstance(one, Holder) else "candidate"
-    role = {"group": "member", "partition": "worker"}.get(found.kind, found.kind)
+    role = MANY.get(found.kind, found.kind)
     if isinstance(one, Holder) and one.released:
         return "released"
     return "lock_all" if one.lock_all else role
