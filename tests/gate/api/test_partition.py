@@ -110,6 +110,13 @@ async def test_workers_that_come_and_go_share_the_items(api, server, here, there
     assert log.doubles == []
 
 
+async def test_workers_that_start_together_share_the_items_from_the_beginning(api, here, there):
+    log = Log()
+    async with working(api, here, log, "one", every=5), working(api, there, log, "two", every=5):
+        await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+    assert len(log.served) == 12
+
+
 async def test_the_items_of_a_dead_worker_are_on_others_when_its_leases_end(api, server, here):
     log = Log()
     async with working(api, here, log, "one", ttl=SOON_S):
@@ -330,7 +337,7 @@ async def test_items_of_a_function_are_checked_when_the_worker_joins(api, here):
 
 async def test_the_end_of_the_client_ends_a_run(api, server, raw):
     client, log = api.client(server.url), Log()
-    run = asyncio.create_task(settled(client.partition("a", ITEMS).run(log.serve(api, "one"))))
+    run = asyncio.create_task(settled(client.partition("a", ITEMS, **QUICK).run(log.serve(api, "one"))))
     await eventually_async(lambda: log.loads() == {"one": 12})
     await client.close(release=True)
     if api is not ASYNCIO:
@@ -377,7 +384,7 @@ async def test_a_reply_that_is_lost_changes_nothing(api, server, here, name):
 async def test_a_cancellation_at_any_await_leaves_no_member_and_no_item(server):
     cancelled = 0
     async with ASYNCIO.handfast(server.url) as client:
-        partition = client.partition("a", ["a", "b"])
+        partition = client.partition("a", ["a", "b"], every=0.05)
 
         async def work():
             async with partition.join() as mine:
@@ -398,7 +405,7 @@ async def free(client, partition):
 def test_an_interrupt_ends_a_run_of_the_sync_api(hf):
     """As Ctrl-C does: the caller waits for the coordinator, and leaves the block."""
     log = Log()
-    partition = hf.partition("a", ITEMS)
+    partition = hf.partition("a", ITEMS, **QUICK)
     serve = log.serve(None, "one")
     mine = partition.join()
     mine._serve, mine._is_by_hand = serve, False

@@ -40,7 +40,8 @@ __all__ = ["Assignment", "Change", "ItemLease", "Partition"]
 Serve: TypeAlias = "Callable[[str, ItemLease], object]"
 
 MOVES_PER_PERIOD = 10
-"""Items that a worker gives up in each period at least; all are given up within a period."""
+"""Items that a worker gives up in each period at least; all are given up within a period. The first worker waits for others
+for as long as a single move takes."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """Seconds for which an item rests after a failure of the function. The pause doubles with each failure."""
@@ -308,7 +309,8 @@ class Assignment(BlockOnly, PublicObject):
     def _follow(self, job: Job, items: frozenset[str]) -> None:
         partition = self._partition
         every = partition._settings.every
-        mine, seen = frozenset[str](), None
+        mine = frozenset[str]()
+        seen: tuple[frozenset[int], frozenset[str]] | None = None
         known, fences = grouping.NOTHING, frozenset[int]()
         look_at, until = monotonic() + every, -inf
         while not job.stopping:
@@ -320,6 +322,11 @@ class Assignment(BlockOnly, PublicObject):
                 known, members = partition._group._following(known, until)
                 if members is not None:
                     fences = frozenset(one.fence for one in members)
+                    if seen is None:  # so that workers which start together share the items from the beginning
+                        oldest = max((one.joined_for for one in members), default=0.0)
+                        job.sleep(max(0.0, every / MOVES_PER_PERIOD - oldest))
+                        seen = frozenset[int](), frozenset[str]()
+                        continue
                 elif (left := until - monotonic()) > 0:
                     job.sleep(left)  # there is no server
                 if monotonic() >= look_at:
