@@ -684,15 +684,15 @@ PLANTED = (
     Planted(
         "a slot that is held is given again",
         "permit_slot",
-        "if slot < 0 or taken[slot] then",
-        "if slot < 0 then",
+        "if taken[slot] then\n    slot = 0",
+        "if slot < 0 then\n    slot = 0",
         "two holders have the number that both prefer",
         kind="permits",
     ),
     Planted(
         "a slot is asked for again",
         "permit_slot",
-        "if slot < 0 then",
+        "if not slot then",
         "if true then",
         "a holder has two numbers, one after the other",
         kind="permits",

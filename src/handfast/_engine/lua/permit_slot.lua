@@ -23,10 +23,17 @@
 local MOST = 1024
 
 local token, prefer = ARGV[1], tonumber(ARGV[2])
-local taken = {}
+local taken = {[-1] = true} -- which is no number
 
 local function slot_of(its_record)
-  return tonumber(string.match(its_record, ' slot=(%d+)', INBOX_AT) or -1)
+  return tonumber(string.match(its_record, ' slot=(%d+)', INBOX_AT))
+end
+
+local function take(its_record)
+  local slot = its_record and slot_of(its_record)
+  if slot then
+    taken[slot] = true
+  end
 end
 
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
@@ -35,19 +42,19 @@ if not its_record or its_end <= now then
   return 'lost '
 end
 local slot = slot_of(its_record)
-if slot < 0 then
+if not slot then
   if lease_end > now then
-    taken[slot_of(record)] = true
+    take(record)
   end
   local live = string.format('(%.0f', now)
   local others = out > 0 and redis.call('ZRANGEBYSCORE', tokens, live, FINISHED, 'LIMIT', 0, MOST + 1) or {}
   if others[1] then
     for _, one in ipairs(redis.call('HMGET', state, unpack(others))) do
-      taken[slot_of(one or '')] = true
+      take(one)
     end
   end
   slot = prefer
-  if slot < 0 or taken[slot] then
+  if taken[slot] then
     slot = 0
     while taken[slot] do
       slot = slot + 1
