@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_MEMBERS", "NOTHING", "PAUSE_S", "Seen", "look", "members", "owners", "request", "ring", "seen", "size"]
 
-MAX_MEMBERS = 1000
+MAX_MEMBERS = 10_000
 """Members that one call lists."""
 
 PAUSE_S = 0.05

@@ -75,17 +75,27 @@ async def test_members_are_in_the_order_in_which_they_joined(here, there):
     assert await here.group("a").size() == 0
 
 
-async def test_a_thousand_members_are_listed_and_all_are_counted(server):
+async def test_so_many_members_are_listed_and_all_are_counted(here, monkeypatch):
+    monkeypatch.setattr(grouping, "MAX_MEMBERS", 20)
+    group = here.group("a")
+    joined = [await group.join(value=str(number)) for number in range(25)]
+    assert await settled(group.size()) == 25
+    listed = await group.members()
+    assert len(listed) == 20
+    assert all(one.fence < other.fence for one, other in pairwise(listed))
+    for member in joined:
+        await member.release()
+
+
+async def test_a_thousand_members_and_as_many_dead_are_listed(server):
     async with ASYNCIO.handfast(server.url) as client:
         group = client.group("a")
-        joined = await asyncio.gather(*(group.join(value=str(number)) for number in range(1001)))
-        assert await group.size() == 1001
+        joined = await asyncio.gather(*(group.join(value=str(number)) for number in range(1100)))
         listed = await group.members()
-        assert len(listed) == 1000
-        assert all(one.fence < other.fence for one, other in pairwise(listed))
+        assert {one.fence for one in listed} == {one.fence for one in joined}
         async for members in group.watch():
-            assert len(members) == 1000
-            assert all(one.fence < other.fence for one, other in pairwise(members))
+            assert members[0].fence == listed[0].fence
+            assert len(members) == 1100
             break
         await asyncio.gather(*(one.release() for one in joined))
 

@@ -16,6 +16,7 @@ from typing import Any
 import redis
 
 from handfast import AsyncHandfast
+from handfast.testing import FaultProxy
 from handfast_lab.children import ChildProcess, Parent, ProcessGroup
 from handfast_lab.ownership.spans import Ledger, Span, doubles, spread
 
@@ -90,12 +91,16 @@ def measure(
     killed: list[tuple[float, list[str]]] = []
     left: list[tuple[float, list[str]]] = []
     joined: list[tuple[float, int]] = []
-    with ProcessGroup(preload=["handfast_lab.ownership.partitions"]) as group:
+    with (
+        FaultProxy(url, tcp=True, record=False) as proxy,
+        ProcessGroup(preload=["handfast_lab.ownership.partitions"]) as group,
+    ):
+        address = url if contender == "handfast" else proxy.url  # tooz needs a port
         children: list[ChildProcess] = []
 
         def start() -> None:
             name = f"w{next(numbers)}"
-            children.append(group.start(CONTENDERS[contender], url, listed, ttl, name, name=name))
+            children.append(group.start(CONTENDERS[contender], address, listed, ttl, name, name=name))
 
         def follow(duration: float) -> None:
             until = time.monotonic() + duration

@@ -91,7 +91,7 @@ class Group(BlockOnly, Inspectable):
     def members(self, *, timeout: Duration | None = None) -> tuple[Member, ...]:
         """Return the members at an instant of the server, in the order in which they joined. Takes a round trip.
 
-        At most 1,000 members are listed; `size` counts all.
+        At most 10,000 members are listed, dead members included whose leases have not ended; `size` counts all.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
