@@ -141,9 +141,8 @@ def measure(
                 start()
             follow(every)
         follow(10 + 2 * ttl)
-        ended = time.monotonic()
         balance = [len(ledger.owned(child)) for child in children]
-        spans = ledger.close(ended)
+        spans = ledger.close(time.monotonic())
     moved = [_moved(spans, at, every) * (count + 1) / items for at, count in joined]
     return {
         "contender": contender,
