@@ -7,6 +7,7 @@ each of its members looks at a hash ring of its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Callable
@@ -49,6 +50,7 @@ def handfast_worker(parent: Parent, url: str, items: list[str], ttl: float, me: 
 def tooz_worker(parent: Parent, url: str, items: list[str], ttl: float, me: str) -> None:
     """Work on what a hash ring of tooz says, looking ten times a ttl."""
     from tooz import coordination  # type: ignore[import-not-found]  # where it is installed
+    from tooz.hashring import UnknownNode  # type: ignore[import-not-found]
 
     options = f"timeout={ttl:g}&lock_timeout={ttl:g}&membership_timeout={ttl:g}"
     coordinator = coordination.get_coordinator(f"{url}{'&' if '?' in url else '?'}{options}", me.encode())
@@ -64,7 +66,8 @@ def tooz_worker(parent: Parent, url: str, items: list[str], ttl: float, me: str)
                 parent.report("ended", (item, fence, time.monotonic()))
             parent.report("gone")
             parent.receive()
-        coordinator.run_watchers()
+        with contextlib.suppress(UnknownNode):  # a member that has left before it was seen
+            coordinator.run_watchers()
         now = {item for item in items if ring.belongs_to_self(item)}
         for item in mine.keys() - now:
             parent.report("ended", (item, mine.pop(item), time.monotonic()))
