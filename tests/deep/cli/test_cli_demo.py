@@ -165,7 +165,7 @@ def test_on_a_named_server_all_keys_are_its_own_have_ttls_and_are_deleted(start,
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["at once", "1 of 6", "frozen"])
+@pytest.mark.parametrize("moment", ["at once", "1 of 7", "frozen"])
 def test_an_interrupt_leaves_nothing(start, server, raw, moment):
     demo = start("--url", server.url)
     if moment == "frozen":
@@ -184,7 +184,7 @@ def test_an_interrupt_leaves_nothing(start, server, raw, moment):
 @needs_proc
 def test_an_interrupt_ends_the_private_server_too(start):
     demo = start()
-    demo.read_until("1 of 6")
+    demo.read_until("1 of 7")
     assert len(demo.left()) > 7  # itself, six workers, the server's folder
     os.killpg(demo.process.pid, signal.SIGINT)
     assert demo.finish() == 130, demo.output
@@ -192,7 +192,7 @@ def test_an_interrupt_ends_the_private_server_too(start):
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["1 of 6", "frozen"])
+@pytest.mark.parametrize("moment", ["1 of 7", "frozen"])
 def test_a_kill_of_the_demo_ends_everything_it_started(start, moment):
     demo = start()
     if moment == "frozen":
