@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 import time
 
 import pytest
@@ -21,6 +22,7 @@ from tests._support.helpers import eventually_async, settled
 from tests._support.sentinel import free_port
 from tests.gate.api.test_election import observed, values
 from tests.gate.api.test_group import watched
+from tests.gate.api.test_partition import Log, working
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -186,6 +188,19 @@ async def test_a_watcher_hears_of_members_where_their_slot_has_moved_to(api, clu
                 await eventually_async(lambda: seen[-1] == ["two"])
             await eventually_async(lambda: seen[-1] == [])
         task.cancel()
+
+
+async def test_the_items_of_a_partition_are_on_all_primaries(api, cluster):
+    log, items = Log(), [f"item-{number}" for number in range(12)]
+    async with api.client(cluster.url) as here, api.client(cluster.url) as there:
+        async with working(api, here, log, "one", items):
+            await eventually_async(lambda: log.loads() == {"one": 12})
+            async with working(api, there, log, "two", items):
+                await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+                owners = await there.partition("a", items).owners()
+                assert Counter(one.label for one in owners.values()).total() == 12
+            await eventually_async(lambda: log.loads() == {"one": 12})
+    assert log.doubles == []
 
 
 async def test_slots_stay_the_same_where_their_names_have_moved_to(api, cluster):

@@ -429,6 +429,37 @@ def among_permits(number: int) -> Case:
     return among(f"semaphore, {number:,} other permits", permits("semaphore", limit=MAX_PERMITS), others)
 
 
+def owned() -> tuple[Case, ...]:
+    """Return a term with two announcements, a member with two messages, a list of members, and a permit with a slot."""
+    leads, joins, holds = permits("election"), permits("group", limit=MAX_PERMITS), permits("semaphore", limit=100)
+    terms = ObjectRequest(leads.place)
+    group = ObjectRequest(joins.place, latest=-1, known=-1, shown=1000)
+    members, holders = ([packed(one.acquire(token)) for token in islice(tokens(), 20)] for one in (joins, holds))
+
+    def announce(token: bytes, ends: int) -> Call:
+        return terms.call("announce", fence=int(token[-8:] or 0), ends=ends, keep_ms=HOUR_MS, text="me  ")
+
+    return (
+        each("election, a term", leads.acquire, lambda t: announce(t, 0), leads.release, lambda t: announce(t, 1)),
+        each(
+            "group, joined and left, 20 members",
+            *(lambda t: joins.acquire(b"c" + t), lambda _: group.call("ring")),
+            *(lambda t: joins.release(b"c" + t), lambda _: group.call("ring")),
+            before=members,
+        ),
+        each(
+            "group, 20 members listed",
+            lambda t: group.call("watch", t or b"t", wait_ms=0),
+            before=[*loads(joins.acquire(b"")), *members],
+        ),
+        each(
+            "semaphore, a permit with a slot, 20 out",
+            *(lambda t: holds.acquire(b"c" + t), lambda t: holds.slot(b"c" + t, -1), lambda t: holds.release(b"c" + t)),
+            before=holders,
+        ),
+    )
+
+
 NAIVE = naive()
 
 CASES = (
@@ -448,6 +479,7 @@ CASES = (
     limited("limiter, refused", Limit(1, HOUR_MS)),
     recorded(),
     superseded(),
+    *owned(),
 )
 
 GROWTH = tuple(make(number) for make in (in_line, among_names, among_permits) for number in SIZES)
