@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import Counter
 import time
+from collections import Counter
 
 import pytest
 import redis
