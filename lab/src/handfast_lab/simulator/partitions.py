@@ -107,7 +107,7 @@ class Working:
                 await asyncio.sleep(order.block)
             raise
         finally:
-            watch.rests(self, item)
+            watch.rests(self, item, lost=lease.lost)
             watch.gives_up(state.token)
             watch.ended(self.client, state.token, certain=False)
 
@@ -145,9 +145,11 @@ class PartitionWatch(GroupWatch):
         """Record an item that a worker has."""
         self._serving[worker].add(item)
 
-    def rests(self, worker: Working, item: str) -> None:
-        """Record an item that a worker has no more."""
+    def rests(self, worker: Working, item: str, *, lost: bool) -> None:
+        """Record an item that a worker has no more. A slow network may take a short lease away at any time."""
         self._serving.get(worker, set()).discard(item)
+        if lost:
+            self._changed_at = self._world.now
 
     def died(self, client: Client, tokens: list[bytes]) -> None:
         """Record that a process died, and the workers in it."""

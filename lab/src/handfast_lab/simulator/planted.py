@@ -709,8 +709,8 @@ PLANTED = (
     Planted(
         "an item is never given up",
         "handfast._api.aio.partition",
-        "elif monotonic() >= self._move_at:",
-        "elif False:",
+        "if is_waiting or item not in items or monotonic() >= self._move_at:",
+        "if is_waiting or item not in items:",
         "workers that join have nothing to do",
         kind="partition",
     ),

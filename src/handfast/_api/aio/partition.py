@@ -362,7 +362,7 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
     def _settle(self, coordinator: AsyncJob, mine: frozenset[str], items: frozenset[str]) -> float:
         """Start and stop jobs, and return when the next item is to be given up."""
         self._ending = [job for job in self._ending if not job.done]
-        for item in mine:
+        for item in sorted(mine):
             job = self._jobs.get(item)
             if coordinator.stopping:
                 return inf

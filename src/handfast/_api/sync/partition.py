@@ -353,7 +353,7 @@ class Assignment(BlockOnly, PublicObject):
     def _settle(self, coordinator: Job, mine: frozenset[str], items: frozenset[str]) -> float:
         """Start and stop jobs, and return when the next item is to be given up."""
         self._ending = [job for job in self._ending if not job.done]
-        for item in mine:
+        for item in sorted(mine):
             job = self._jobs.get(item)
             if coordinator.stopping:
                 return inf
