@@ -24,6 +24,7 @@ from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interr
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
+from tests._support.family import until_listening
 from tests._support.helpers import awaited, eventually, eventually_async, settled
 
 WHERE = [sync_election, sync_announced, primitive, cleanup, contexts, driver, performing, renewer]
@@ -135,9 +136,10 @@ async def test_the_end_of_a_dead_leader_is_seen_when_its_lease_ends(api, server,
     task.cancel()
 
 
-async def test_a_force_release_is_seen_and_noted_with_its_reason(api, here, there):
+async def test_a_force_release_is_seen_and_noted_with_its_reason(api, here, there, raw):
     seen = []
     term = await here.election("a").acquire()
+    await until_listening(raw)
     task = asyncio.create_task(observed(api, there.election("a"), seen))
     await eventually_async(lambda: len(seen) == 1)
     assert await there.election("a").force_release(reason="maintenance") == 1

@@ -25,7 +25,7 @@ from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interr
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
-from tests._support.family import NOWHERE
+from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually, eventually_async, settled
 
 WHERE = [sync_group, sync_announced, sync_lease, cleanup, contexts, driver, performing, renewer]
@@ -125,9 +125,10 @@ async def test_the_end_of_a_dead_member_is_seen_when_its_lease_ends(api, server,
     task.cancel()
 
 
-async def test_a_member_can_be_taken_away(api, here, there):
+async def test_a_member_can_be_taken_away(api, here, there, raw):
     seen = []
     member = await here.group("a").join(value="one")
+    await until_listening(raw)
     task = asyncio.create_task(watched(api, there.group("a"), seen))
     await eventually_async(lambda: seen == [["one"]])
     assert await there.group("a").force_release(reason="maintenance", up_to_fence=member.fence) == 1

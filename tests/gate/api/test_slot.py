@@ -11,6 +11,7 @@ from handfast._api.sync import semaphore as sync_semaphore
 from handfast._drivers.sync import driver, performing
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
 from tests._support.apis import ASYNCIO
+from tests._support.family import until_listening
 from tests._support.helpers import eventually_async, settled
 
 WHERE = [sync_semaphore, driver, performing]
@@ -73,16 +74,17 @@ async def test_the_number_goes_with_a_lease_that_is_adopted(here, there):
             await lease.slot()
 
 
-async def test_after_the_end_of_a_lease_there_is_no_number(here, there):
+async def test_after_the_end_of_a_lease_there_is_no_number(here, there, raw):
     lease = await here.semaphore("a", 3).acquire()
     await lease.release()
     with pytest.raises(NotHeld):
         await lease.slot()
     lost = await here.semaphore("a", 3).acquire()
     assert await lost.slot() == 0
+    await until_listening(raw)
     await there.semaphore("a", 3).force_release(reason="maintenance")
     await eventually_async(lambda: lost.lost)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost, match="maintenance"):
         await lost.slot()
 
 
