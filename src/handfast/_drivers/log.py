@@ -118,7 +118,7 @@ def serve_failed(name: str, item: str, error: Exception, pause_s: float) -> None
 
 def partition_failed(name: str, error: Exception, pause_s: float) -> None:
     _partition.warning(
-        "members or items of %r are not known for %.3g s: %s",
+        "the partition %r could not go on, and tries again in %.3g s: %s",
         name,
         pause_s,
         error,

@@ -21,7 +21,7 @@ DEFAULT_TTL_S = 30.0
 """``ttl``, in seconds: how long a name stays taken after its holder died. Renewals go out every third of it."""
 
 DEFAULT_TERM_S = 15.0
-"""``ttl`` of an election, in seconds: for how long there is no leader after a death."""
+"""``ttl`` of elections, groups and partitions, in seconds: for how long there is no leader after a death."""
 
 DEFAULT_KEEP_S = 86_400.0
 """``keep`` of `once`, in seconds: a day, after which clients do not repeat a request any more."""

@@ -125,7 +125,8 @@ def fences_around() -> list[int]:
 
 
 def _environment(lease: Lease) -> dict[str, str]:
-    return os.environ | {
+    around = {name: value for name, value in os.environ.items() if name != "HANDFAST_SLOT"}  # of a run around this
+    return around | {
         "HANDFAST_NAME": lease.name,
         "HANDFAST_FENCE": str(lease.fence),
         "HANDFAST_TOKEN": lease.token,

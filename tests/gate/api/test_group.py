@@ -163,6 +163,13 @@ async def test_a_closed_client_has_no_group(api, server):
             await use()
 
 
+async def test_a_member_can_t_be_detached(here):
+    async with here.group("a").join() as member:
+        with pytest.raises(TypeError, match=r"can't be detached: a group has no adopt\(\)"):
+            await member.detach()
+        assert not member.lost
+
+
 async def test_tasks_that_watch_the_same_are_one_waiter(server, raw):
     async with ASYNCIO.client(server.url) as client:
         seen = [[] for _ in range(20)]

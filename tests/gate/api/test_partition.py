@@ -10,6 +10,9 @@ from collections import Counter
 import pytest
 
 from handfast import ClientClosed
+from handfast._api.aio import partition as aio_partition
+from handfast._api.sync import partition as sync_partition
+from handfast._drivers.sync.jobs import Job
 from handfast.testing import FaultProxy, cancel_everywhere, script
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import settled as still
@@ -172,7 +175,7 @@ async def test_no_worker_has_more_than_the_most(api, here, there):
 
 
 async def test_what_raises_is_logged_and_called_again(api, here, caplog, monkeypatch):
-    module = __import__(f"handfast._api.{'aio' if api is ASYNCIO else 'sync'}.partition", fromlist=["partition"])
+    module = aio_partition if api is ASYNCIO else sync_partition
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
     calls, log = Counter(), Log()
 
@@ -323,6 +326,72 @@ async def join(api, partition):
 def test_bad_options_are_refused_before_any_io(api, options, words):
     with pytest.raises((TypeError, ValueError), match=words):
         api.handfast(NOWHERE).partition(**{"name": "a", "items": ["a"]} | options)
+
+
+async def test_an_assignment_is_entered_once(api, here):
+    mine = here.partition("a", ["a"], **QUICK).join()
+    async with mine:
+        with pytest.raises(RuntimeError, match=r"can be entered once; call join\(\) for another"):
+            await mine.__aenter__()
+    with pytest.raises(RuntimeError, match="entered once"):
+        await mine.__aenter__()
+    assert await settled(here.partition("a", ["a"]).owners()) == {"a": None}
+
+
+async def test_an_error_that_ends_the_coordinator_ends_the_run(server):
+    """As an items function does whose own task was cancelled."""
+    calls = []
+
+    async def items():
+        calls.append(None)
+        if len(calls) > 1:
+            raise asyncio.CancelledError
+        return ["a"]
+
+    async with ASYNCIO.handfast(server.url) as client:
+        run = asyncio.create_task(client.partition("a", items, every=0.05).run(Log().serve(ASYNCIO, "one")))
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(run, 20)
+        assert not await client.partition("a", ["a"])._group.size()
+
+
+def test_a_worker_that_can_start_no_thread_goes_on_and_is_no_member_if_it_can_start_none(hf, monkeypatch, caplog):
+    log, failing = Log(), []
+
+    class Limited(Job):
+        def __init__(self, function, *args):
+            if function.__name__ in failing:
+                raise RuntimeError("can't start new thread")
+            super().__init__(function, *args)
+
+    monkeypatch.setattr(sync_partition, "Job", Limited)
+    monkeypatch.setattr(sync_partition, "FIRST_PAUSE_S", 0.01)
+    partition = hf.partition("a", ["a", "b"], **QUICK)
+    failing[:] = ["_coordinate"]
+    with pytest.raises(RuntimeError, match="new thread"):
+        partition.join().__enter__()
+    assert not partition._group.size()
+    failing[:] = ["_hold"]
+    with sync_partition.Assignment(partition, log.serve(None, "one")):
+        eventually(lambda: "could not go on, and tries again in 0.01 s: can't start new thread" in caplog.text)
+        failing.clear()
+        eventually(lambda: log.loads() == {"one": 2})
+
+
+async def test_errors_at_the_beginning_put_a_worker_in_no_queue_of_others(api, server, here, raw, monkeypatch):
+    module = aio_partition if api is ASYNCIO else sync_partition
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.05)
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url, retry_for=0) as far:
+            log = Log()
+            async with working(api, here, log, "one"):
+                await eventually_async(lambda: log.loads() == {"one": 12})
+                fault = proxy.lose_reply(script("group_watch"), times=8)
+                async with working(api, far, log, "two"):
+                    await eventually_async(lambda: fault.happened >= 6)
+                    assert raw.keys("*|item*:tokens") == []
+                    await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+    assert log.doubles == []
 
 
 async def test_items_of_a_function_are_checked_when_the_worker_joins(api, here):

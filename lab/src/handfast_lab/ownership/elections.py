@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from math import inf
 from typing import Any
 
 import redis
@@ -248,7 +249,7 @@ def measure(contender: str, url: str, mode: str, *, names: int, ttl: float, fail
                     run.follow(ttl + 1.0)
             run.follow(20 + 3 * ttl, run.all_led)
             run.follow(1.0 + ttl / 2)
-            spans = [*run.ledger.spans, *_open_spans(run)]
+            spans = run.ledger.so_far()
             found = _handoffs(spans, at) if mode == "release" else [gap - ttl for gap in idle(spans, at, led)]
             gaps += found
             if not found:
@@ -268,16 +269,10 @@ def measure(contender: str, url: str, mode: str, *, names: int, ttl: float, fail
         }
 
 
-def _open_spans(run: Run) -> list[Any]:
-    copy = Ledger()
-    copy.__dict__.update(spans=[], _open=dict(run.ledger._open))  # noqa: SLF001 -- of this package
-    return copy.close(time.monotonic())
-
-
 def _handoffs(spans: list[Any], after: float) -> list[float]:
     """Return the seconds from the end of each term that ended after a moment to the next."""
     found = []
-    for ended in (span for span in spans if span.ended > after and span.began < after):
+    for ended in (span for span in spans if span.began < after < span.ended < inf):
         following = [
             one.began for one in spans if one.thing == ended.thing and one.began >= ended.began and one is not ended
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from statistics import quantiles
 from typing import Any, NamedTuple
 
@@ -49,6 +50,10 @@ class Ledger:
     def owners(self) -> dict[str, str]:
         """Return who owns each thing now."""
         return {thing: name for name, thing, _ in self._open}
+
+    def so_far(self) -> list[Span]:
+        """Return all spans; an open span ends never."""
+        return [*self.spans, *(Span(thing, name, fence, at, inf) for (name, thing, fence), at in self._open.items())]
 
     def close(self, at: float) -> list[Span]:
         """End all spans, and return them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from handfast._api.aio.announced import AsyncAnnouncedLease
 from handfast._api.aio.inspectable import AsyncInspectable
@@ -36,6 +36,8 @@ class AsyncMembership(AsyncAnnouncedLease):
     """
 
     __slots__ = ()
+
+    _stays: ClassVar[str] = "a group has no adopt(); join it in the other process"
 
 
 class AsyncGroup(AsyncBlockOnly, AsyncInspectable):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from handfast._api.sync.announced import AnnouncedLease
 from handfast._api.sync.inspectable import Inspectable
@@ -36,6 +36,8 @@ class Membership(AnnouncedLease):
     """
 
     __slots__ = ()
+
+    _stays: ClassVar[str] = "a group has no adopt(); join it in the other process"
 
 
 class Group(BlockOnly, Inspectable):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from handfast._api.sync.group import Group
 from handfast._api.sync.lease import Lease
@@ -60,6 +60,8 @@ class ItemLease(Lease):
     """
 
     __slots__ = ("_ended", "_wanted")
+
+    _stays: ClassVar[str] = "the worker of the item releases it"
 
     def __init__(self, driver: SyncDriver, state: LeaseState, on_lost: OnLost) -> None:
         super().__init__(driver, state, on_lost)
@@ -239,7 +241,7 @@ class Assignment(BlockOnly, PublicObject):
         """Jobs which are to stop."""
         self._held: dict[Job, tuple[str, ItemLease]] = {}
         self._changes: Mailbox[Change | None] = Mailbox()
-        self._is_over = False
+        self._has_begun = self._is_over = False
         self._error: BaseException | None = None
         """The error with which the coordinator ended."""
         self._move_at, self._gap = 0.0, 0.0
@@ -267,9 +269,16 @@ class Assignment(BlockOnly, PublicObject):
 
     def __enter__(self) -> Self:
         partition = self._partition
+        if self._has_begun:
+            raise RuntimeError(f"{self!r} can be entered once; call join() for another")
         items = partition._items()
         self._member = partition._group.join(value=partition._settings.value)
-        self._coordinator = Job(self._coordinate, items)
+        try:
+            self._coordinator = Job(self._coordinate, items)
+        except BaseException:  # no further thread can be started
+            self._member.release()
+            raise
+        self._has_begun = True
         return self
 
     def __exit__(
@@ -298,19 +307,20 @@ class Assignment(BlockOnly, PublicObject):
     # --- the coordinator
 
     def _coordinate(self, job: Job, items: frozenset[str]) -> None:
-        """Follow members and items until the end. Errors are logged, and the coordinator goes on."""
+        """Follow members and items until the end."""
         try:
             self._follow(job, items)
-        except ClientClosed as error:
-            self._error = error
+        except BaseException as error:  # noqa: BLE001 -- the block raises it
+            if not job.stopping:
+                self._error = error
         finally:
             self._changes.put_nowait(None)
 
     def _follow(self, job: Job, items: frozenset[str]) -> None:
+        """Follow members and items. Errors are logged, and tried again; jobs go on meanwhile."""
         partition = self._partition
         every = partition._settings.every
-        mine = frozenset[str]()
-        seen: tuple[frozenset[int], frozenset[str]] | None = None
+        mine, seen, begins = frozenset[str](), (frozenset[int](), frozenset[str]()), True
         known, fences = grouping.NOTHING, frozenset[int]()
         look_at, until = monotonic() + every, -inf
         while not job.stopping:
@@ -322,27 +332,27 @@ class Assignment(BlockOnly, PublicObject):
                 known, members = partition._group._following(known, until)
                 if members is not None:
                     fences = frozenset(one.fence for one in members)
-                    if seen is None:  # so that workers which start together share the items from the beginning
-                        oldest = max((one.joined_for for one in members), default=0.0)
+                    if begins:  # so that workers which start together share the items from the beginning
+                        begins = False
+                        oldest = max((member.joined_for for member in members), default=0.0)
                         job.sleep(max(0.0, every / MOVES_PER_PERIOD - oldest))
-                        seen = frozenset[int](), frozenset[str]()
                         continue
                 elif (left := until - monotonic()) > 0:
                     job.sleep(left)  # there is no server
                 if monotonic() >= look_at:
                     look_at = monotonic() + every
                     items = partition._items()
+                everyone = fences | {self._member.fence}
+                if (everyone, items) != seen:
+                    mine = self._assigned(everyone, items)
+                    seen = everyone, items
+                    self._gap = every / max(MOVES_PER_PERIOD, len(self._jobs.keys() - mine))
+                until = min(look_at, self._settle(job, mine, items))
             except ClientClosed:
                 raise
-            except Exception as error:  # noqa: BLE001 -- whatever the server or the user's function raises
+            except Exception as error:  # noqa: BLE001 -- of the server, of the user's function, or no thread can be started
                 log.partition_failed(partition.name, error, FIRST_PAUSE_S)
                 job.sleep(FIRST_PAUSE_S)
-            everyone = fences | {self._member.fence}
-            if (everyone, items) != seen:
-                seen = everyone, items
-                mine = self._assigned(everyone, items)
-                self._gap = every / max(MOVES_PER_PERIOD, len(self._jobs.keys() - mine))
-            until = min(look_at, self._settle(job, mine, items))
 
     def _assigned(self, members: frozenset[int], items: frozenset[str]) -> frozenset[str]:
         """Return the items that are assigned to this worker."""
@@ -401,9 +411,11 @@ class Assignment(BlockOnly, PublicObject):
                         pause, has_served = FIRST_PAUSE_S, True
                     finally:
                         del self._held[job]
-            except (AcquireCancelled, ClientClosed):
+            except ClientClosed:
                 return
             except Exception as error:  # noqa: BLE001 -- a user's function may raise anything
+                if isinstance(error, AcquireCancelled) and lease is None:
+                    return
                 if isinstance(error, LeaseLost) and lease is not None and lease.lost:
                     rest = 0.0
                 elif lease is None or has_served:

@@ -9,7 +9,8 @@
 --
 -- The number is the word `slot` of the holder's record, so it is free when the lease ends. Numbers go from 0 to 1023.
 -- prefer is a number that the holder gets if it is free; else, and for -1, it gets the smallest that is free.
--- lost: the token holds nothing, or its record was evicted. full: there are 1,024 other holders.
+-- lost: the token holds nothing, or its record was evicted. full: all
+--   numbers are taken, or there are more than 1,024 other holders.
 --
 -- TWICE the same number.
 -- LATE after a release it finds no holder and changes nothing.
