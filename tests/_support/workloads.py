@@ -264,7 +264,7 @@ async def _group(workload: Workload) -> None:
 
 
 async def _partition(workload: Workload) -> None:
-    """Two workers, of which the second one gets items of the first."""
+    """Two workers: the second gets items of the first."""
     mine = await workload.record("join", _joined, workload.one.partition("o", ["a", "b"], ttl=TTL, every=SOON))
     if mine is None:
         return

@@ -260,7 +260,7 @@ class PermitRequest(Request):
         return self._call(ADOPT, token, f"{control} {encode_label(label)}")
 
     def slot(self, token: bytes, prefer: int) -> Call:
-        """Give a holder a number of its own: ``prefer`` if it is free, the smallest free one if not, or for -1."""
+        """Give a holder a number: ``prefer`` if it is free; if not, and for -1, the smallest free number."""
         return self._call(SLOT, token, prefer)
 
     def lower(self, token: bytes) -> Call:

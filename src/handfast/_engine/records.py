@@ -35,7 +35,7 @@ class Record(NamedTuple):
     label: str
     value: str = ""
     slot: int | None = None
-    """The number of its own that a holder has asked for."""
+    """The number which a holder has asked for."""
 
     @property
     def of_several(self) -> bool:

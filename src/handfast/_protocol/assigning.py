@@ -45,17 +45,17 @@ def assigned(members: Collection[int], items: Iterable[str], most: int | None = 
             if len(kept[member]) < room:
                 heappush(kept[member], application)
                 break
-            _, name, wishes = heappushpop(kept[member], application)  # the one that is turned down goes on
+            _, name, wishes = heappushpop(kept[member], application)  # an item which is turned down goes on
     return {application.name: member for member, found in kept.items() for application in found}
 
 
 class _Application(NamedTuple):
-    """An item at a member. Of two, the larger one stays."""
+    """An item at a member. Of two, the larger stays."""
 
     rank: int
     name: str
     wishes: list[tuple[bytes, int]]
-    """The members to ask next, the last one first."""
+    """The members to ask next, the last member first."""
 
 
 def check_items(items: Iterable[str]) -> frozenset[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_MEMBERS", "NOTHING", "PAUSE_S", "Seen", "look", "members", "owners", "request", "ring", "seen", "size"]
 
 MAX_MEMBERS = 10_000
-"""Members that one call lists."""
+"""Members which a call lists at most."""
 
 PAUSE_S = 0.05
 """Seconds after a message for further changes, which cost no call of their own then."""
@@ -90,7 +90,7 @@ def in_order(members: Iterable[Member]) -> tuple[Member, ...]:
 
 
 def owners(places: Sequence[KeySet], *, apart: bool) -> Steps[list[Member | None]]:
-    """Read who holds each name; one by one if the names are ``apart``, in several slots of a cluster."""
+    """Read who holds each name; by a call each if the names are ``apart``, in several slots of a cluster."""
     from handfast.records import Member
 
     found: list[Member | None] = []

@@ -97,7 +97,7 @@ def _object(kind: str, namespace: str) -> Use:
 
 
 def _leased(kind: str, namespace: str) -> Use:
-    """Return what it takes to hold leases of a kind with scripts of its own."""
+    """Return what it takes to hold leases of a kind which has further scripts."""
     holds, more = _permits(kind, namespace), _object(kind, namespace)
     return Use(holds.scripts + more.scripts, holds.plain | more.plain, holds.keys)
 

@@ -1,4 +1,4 @@
-"""Partitions: each item on one worker, in both APIs."""
+"""Partitions: each item on a single worker, in both APIs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOON_S = 0.4
 
 
 class Log:
-    """What is served, by whom. Two workers have an item if the lease of the first has not ended by the clock of its client."""
+    """Which items are served, by whom. Two workers have an item if the lease of the first has not ended by the client's clock."""
 
     def __init__(self):
         self.served = []

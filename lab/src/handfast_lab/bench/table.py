@@ -100,11 +100,11 @@ def crowd_table(crowd: Crowd, waiters: int, title: str) -> Table:
 
 
 def ownership_table(figures: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """One row for each measurement; of a spread the number, the median, the 99th percentile and the maximum."""
+    """A row for each measurement; of a spread the number, the median, the 99th percentile and the maximum."""
     grid = _grid(title, (), [name.replace("_", " ") for name in figures[0]])
-    for one in figures:
+    for found in figures:
         cells = (
-            " / ".join(map(str, cell.values())) if isinstance(cell, Mapping) else str(cell) for cell in one.values()
+            " / ".join(map(str, cell.values())) if isinstance(cell, Mapping) else str(cell) for cell in found.values()
         )
         grid.add_row(*cells)
     return grid

@@ -1,7 +1,7 @@
 """Elections while leaders resign, die, freeze and are cut off.
 
-Three processes are candidates of many elections. A leader counts in Redis under the fence of the term: it reads, and writes one
-more. Each accepted write must be in the end. An observer in a process of its own sees who leads. The rivals are tooz, where
+Three processes are candidates of many elections. A leader counts in Redis under the fence of the term: it reads a number, and writes the
+next. No accepted write may be missing at the end. An observer in a process of its own sees who leads. The rivals are tooz, where
 it is installed, and a loop around ``SET NX``.
 """
 
@@ -163,7 +163,7 @@ CONTENDERS: dict[str, Callable[..., None]] = {
 
 
 class Run:
-    """Candidates of one contender, their proxies, and what they report."""
+    """Candidates of a contender, their proxies and their reports."""
 
     def __init__(self, contender: str, url: str, group: ProcessGroup, names: list[str], ttl: float) -> None:
         self.ledger = Ledger()
@@ -217,7 +217,7 @@ class Run:
 
 
 def measure(contender: str, url: str, mode: str, *, names: int, ttl: float, failovers: int) -> dict[str, Any]:
-    """Let leaders end in one way until so many elections had to find another leader. Return figures."""
+    """Let leaders end until so many elections had to find another leader. Return figures."""
     listed = [f"e{number}" for number in range(names)]
     with ProcessGroup(preload=["handfast_lab.ownership.elections"]) as group:
         run = Run(contender, url, group, listed, ttl)

@@ -1,6 +1,6 @@
 """A group whose members die.
 
-Processes have some members each. Every few seconds one of the processes is killed, and another one starts. An observer lists the
+Processes have some members each. Every few seconds a process is killed, and another starts. An observer lists the
 members five times a second, and watches them.
 """
 

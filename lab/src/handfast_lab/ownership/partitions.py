@@ -1,7 +1,7 @@
 """A partition while workers come, die and go.
 
-Some processes work on many items. Every few seconds one is killed, joins, or goes, in turn. The rival is tooz, where it is installed:
-each of its members looks at a hash ring of its own.
+Some processes work on many items. Every few seconds a process is killed, joins, or goes, in turn. The rival is tooz, where it is installed:
+each member looks at a separate hash ring.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slots of a semaphore whose holders come and die.
 
-Processes acquire permits, ask for their numbers, and hold them for some milliseconds; one lease in ten is never released, as if
-its holder had died.
+Processes acquire permits, ask for their numbers, and hold them for some milliseconds; a lease in ten is never released, as if
+the holder had died.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Ledger:
 
 
 def doubles(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
-    """Return the pairs of spans of one thing and several owners that overlap, each with the span before that ends last."""
+    """Return each span that begins before another of the same thing has ended, with this other span."""
     return [(last, span) for last, span in _neighbours(spans) if last is not None and last.ended > span.began]
 
 
@@ -83,7 +83,7 @@ def idle(spans: Iterable[Span], after: float, things: Iterable[str]) -> list[flo
 
 def _neighbours(spans: Iterable[Span]) -> Iterator[tuple[Span | None, Span]]:
     last: dict[str, Span] = {}
-    for span in sorted(spans, key=lambda one: one.began):
+    for span in sorted(spans, key=lambda span: span.began):
         before = last.get(span.thing)
         yield before, span
         if before is None or span.ended > before.ended:

@@ -47,7 +47,7 @@ class ObserverWatch(Watch):
 
     invariant = 0
     scripts: tuple[bytes, ...] = ()
-    """The one that observers ask, and the one that sends messages."""
+    """The script for observers, and the script which sends messages."""
 
     def _begin(self, plan: Any) -> Any:
         self._places = [one.encode() for one in plan.tags]
@@ -56,7 +56,7 @@ class ObserverWatch(Watch):
         """When the holders were as recorded."""
         orders = [order for client in plan.clients for caller in client.callers for order in caller]
         # Nothing is announced by a candidate that gives up as it is elected, by a closed client, and for a lease that was
-        # dropped and taken away; and late by a holder that blocks its event loop, or whose connection is slow.
+        # dropped and taken away; and late by a holder that blocks the event loop, or whose connection is slow.
         ends = [one.cancel_after or one.timeout for one in orders if one.verb != "observe"]
         others = [one.verb in ("close", "revoke") or one.block or one.cancel_at for one in orders]
         is_calm = not (plan.faults or plan.tempo > 0.001 or any(ends) or any(others))

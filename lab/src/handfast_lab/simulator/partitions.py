@@ -70,7 +70,7 @@ class PartitionDrawing(Drawing):
 
 
 class Working:
-    """A worker: the execution of one order, until it is cancelled."""
+    """A worker: the execution of an order, until a cancellation."""
 
     def __init__(self, world: World, watch: PartitionWatch, client: Client, order: Order) -> None:
         self._world, self._watch, self.client, self._order = world, watch, client, order

@@ -655,7 +655,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
         value: str = "",
         max_items: int | None = None,
     ) -> AsyncPartition:
-        """Return the partition of a name: each item of a list is on one of the workers that join. No I/O.
+        """Return the partition of a name: each item of a list is on a single worker. No I/O.
 
         Example:
             await hf.partition("bots", ["a", "b", "c"]).run(serve)
@@ -668,7 +668,7 @@ class AsyncHandfast(AsyncBlockOnly, PublicObject):
             ttl: Seconds (a number or a timedelta) after which a lease ends unless it is renewed, from 0.001 s to 366 days:
                 how long an item may be without a worker after a death.
             every: Seconds (a number or a timedelta), from 0.001 s to 366 days: how often the items are asked for, how long
-                an item rests after its function has returned, and how long a move of items takes at most.
+                an item rests after the function has returned, and how long a move of items takes at most.
             value: Text that others see of this worker, such as an address: up to 1 KiB of UTF-8.
             max_items: How many items a worker has at most, from 1 to 10,000; the same for all workers. Items beyond that
                 are on none. None spreads all.

@@ -39,13 +39,13 @@ class AsyncSemaphoreLease(AsyncLease):
         The first call takes a round trip; later ones return the same number without I/O. The number is free when the
         lease ends: by a release, or after the death of the process when the ttl is over.
 
-        As with the lease itself, a process that was paused may go on with its number after it has lost the lease, while
-        another has the number: see `Lease.check` and `Lease.fence`. If clients use different limits, or after a
+        As with the lease itself, a process that was paused may go on with the number after it has lost the lease, while
+        another process has it: see `Lease.check` and `Lease.fence`. If clients use different limits, or after a
         `Semaphore.resize`, numbers are less than the largest limit of those who hold permits.
 
         Args:
-            prefer: The number wanted, less than the limit; the lease gets the smallest free one if another has that. None takes
-                the smallest free one.
+            prefer: The number wanted, less than the limit; the lease gets the smallest free number if another holder has
+                that. None takes the smallest free number.
 
         Raises:
             TypeError: The lease has several permits, or ``prefer`` is no int.

@@ -101,7 +101,7 @@ class Election(Inspectable, Primitive[Leadership]):
                     raise
 
     def leader(self, *, timeout: Duration | None = None) -> Leader | None:
-        """Return who leads; None without a leader. Takes one round trip and changes nothing.
+        """Return who leads; None without a leader. Takes a round trip and changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
@@ -148,7 +148,7 @@ class Election(Inspectable, Primitive[Leadership]):
             yield leader
 
     def history(self, limit: int = MAX_TERMS) -> tuple[Term, ...]:
-        """Return the last terms, the newest first. Takes one round trip and changes nothing.
+        """Return the last terms, the newest first. Takes a round trip and changes nothing.
 
         The server remembers 32 terms, for 30 days after the last announcement. If a leader died before
         the announcement arrived, the term is missing.

@@ -176,7 +176,7 @@ class Partition(BlockOnly, Named):
                     ...
 
         Returns:
-            The assignment, a block. At its end all leases are released.
+            The assignment, a block. At the end all leases are released.
         """
         return Assignment(self, None)
 
@@ -217,7 +217,7 @@ class Settings(NamedTuple):
     items: Items
     """Checked, unless it is a function."""
     every: float
-    """Seconds from one look at the items to the next."""
+    """Seconds between two looks at the items."""
     value: str
     most: int | None
 
@@ -245,7 +245,7 @@ class Assignment(BlockOnly, PublicObject):
         self._error: BaseException | None = None
         """The error with which the coordinator ended."""
         self._move_at, self._gap = 0.0, 0.0
-        """When the next item may be given up, and seconds from one to the next."""
+        """When the next item may be given up, and seconds between two items."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._partition.name!r}, {len(self.items())} items>"
@@ -287,7 +287,7 @@ class Assignment(BlockOnly, PublicObject):
         self._is_over = True
         self._coordinator.stop()
         try:
-            with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with its ttl
+            with contextlib.suppress(*OWN_ERRORS):  # then it is released in the background, or ends with the ttl
                 self._member._leave(exc)  # first: others then stand in the queues of the items
         finally:
             for job in [*self._jobs.values()]:

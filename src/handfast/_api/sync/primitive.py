@@ -156,7 +156,7 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
     def adopt(self, token: str, *, label: str | None = None) -> L:
         """Turn a lease that another process has detached into one of this client, which renews it from now on.
 
-        The lease keeps the fence, the ``at_least``, the value and the slot of its acquirer, and lasts the ``ttl`` of this
+        The lease keeps the fence, the ``at_least``, the value and the slot of the acquirer, and lasts the ``ttl`` of this
         object from now, or longer if it already does. Takes two round trips. `status` shows this client from now on, and a
         `force_release` reaches it at once.
 

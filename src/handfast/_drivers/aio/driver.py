@@ -214,7 +214,7 @@ class AsyncDriver(Contexts):
         return await self._change(lease, downgrade(lease, request), "downgraded")
 
     async def number(self, lease: LeaseState, prefer: int) -> tuple[int] | Literal[False]:
-        """Give a lease a number of its own. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Give a lease a number. Return False if it was lost. Raises NotHeld if it is being released."""
         return await self._change(lease, number(lease, prefer), "numbered")
 
     async def detach(self, lease: LeaseState, ttl_ms: int) -> bool:

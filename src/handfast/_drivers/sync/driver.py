@@ -205,7 +205,7 @@ class SyncDriver(Contexts):
         return self._change(lease, downgrade(lease, request), "downgraded")
 
     def number(self, lease: LeaseState, prefer: int) -> tuple[int] | Literal[False]:
-        """Give a lease a number of its own. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Give a lease a number. Return False if it was lost. Raises NotHeld if it is being released."""
         return self._change(lease, number(lease, prefer), "numbered")
 
     def detach(self, lease: LeaseState, ttl_ms: int) -> bool:

@@ -8,10 +8,10 @@
 -- REPLY waits left_us
 -- ALONE empty 0
 --
--- latest and known are the fence and the size of the members that the caller knows, -1 if it knows nothing: since each
---   member that comes has a larger fence, these two tell whether anything has changed. wait_ms is how long the caller waits
+-- latest and known are the fence and the size of the members that the caller knows, -1 if it knows nothing: since later
+--   members have larger fences, these two tell whether anything has changed. wait_ms is how long the caller waits
 --   for the message; 0 only looks. wants is the owner text: inbox control label.
--- rows lists at most `shown` members, two items each: the end of its lease in us, and its record, as in lib/record.lua.
+-- rows lists at most `shown` members, two items each: the end of the lease in us, and the record, as in lib/record.lua.
 -- waits is the answer if nothing has changed. left_us is the time until the first lease ends, unless it is renewed; 0 if
 --   there is no member. The end of a lease sends no message, so the caller asks again then.
 --

@@ -8,8 +8,8 @@
 -- ALONE slot 0
 --
 -- The number is the word `slot` of the holder's record, so it is free when the lease ends. Numbers go from 0 to 1023.
--- prefer is a number that the holder gets if it is free; else, and for -1, it gets the smallest that is free.
--- lost: the token holds nothing, or its record was evicted. full: all
+-- The holder gets `prefer` if it is free; if not, and for -1, the smallest number which is free.
+-- lost: the token holds nothing, or the record was evicted. full: all
 --   numbers are taken, or there are more than 1,024 other holders.
 --
 -- TWICE the same number.

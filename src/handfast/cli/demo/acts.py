@@ -209,11 +209,11 @@ def making(stage: Stage) -> list[Finding]:
 
 
 def sharing(stage: Stage) -> list[Finding]:
-    """Each item on one process."""
+    """Each item on a single process."""
     first, second, third = [*stage.workers][:3]
     every = max(0.5, stage.pace)
     stage.tell(
-        f"Processes share {len(ITEMS)} bots: each bot is on one process, and all processes have as many. A process joins, and "
+        f"Processes share {len(ITEMS)} bots: each bot is on a single process, and all processes have as many. A process joins, and "
         "some bots move to it. Then a process is killed, and its bots move when the leases end. Few bots move, and none is ever "
         "on two processes."
     )

@@ -352,8 +352,8 @@ def election(bench: Bench, *, modes: tuple[str, ...], names: int, ttl: float, fa
 def partition(bench: Bench, *, processes: int, items: int, ttl: float, seconds: float) -> None:
     """Let workers come, die and go every five seconds, and measure how items move.
 
-    Times are number / median / 99th percentile / maximum. "doubles" are pairs of spans of one item on two workers that
-    overlap by the clocks of these. "moved per ideal" is how many items have another worker after a join, in units of the
+    Times are number / median / 99th percentile / maximum. "doubles" are spans of an item on two workers which overlap
+    by the clocks of the workers. "moved per ideal" is how many items have another worker after a join, in units of the
     smallest number that keeps the balance. The rival is the partitioner of tooz.
 
     Fails if Handfast has doubles.
@@ -375,7 +375,7 @@ def partition(bench: Bench, *, processes: int, items: int, ttl: float, seconds: 
 def group(bench: Bench, *, processes: int, members: int, ttl: float, seconds: float, every: float) -> None:
     """Kill processes with members of a group, and measure for how long these are listed.
 
-    Fails if a live member is missing in a list, or a dead one is listed for more than the ttl and 50 ms.
+    Fails if a live member is missing in a list, or a dead member is listed for more than the ttl and 50 ms.
     """
     found = groups.measure(bench.address, processes=processes, count=members, ttl=ttl, seconds=seconds, every=every)
     _report(bench, [found], "live_and_missing", late=found["that_less_ttl_ms"] > 50)
