@@ -83,7 +83,7 @@ async def count(parent: Parent, client: redis.asyncio.Redis, name: str, fence: i
 
 
 def observer(parent: Parent, url: str, names: list[str]) -> None:
-    """Report each leader that is seen."""
+    """Report each leader seen."""
 
     async def watch(hf: AsyncHandfast, name: str) -> None:
         async for leader in hf.election(name).observe():
@@ -148,7 +148,7 @@ def tooz_candidate(parent: Parent, url: str, names: list[str], ttl: float, me: s
 
 
 def installed() -> list[str]:
-    """Return the contenders that are there."""
+    """Return the installed contenders."""
     return [name for name in CONTENDERS if name != "tooz" or find_spec("tooz")]
 
 
@@ -282,7 +282,7 @@ def _handoffs(spans: list[Any], after: float) -> list[float]:
 
 
 def _finish(run: Run, children: list[ChildProcess], url: str, names: list[str]) -> dict[str, int]:
-    """End all candidates, and compare the writes that they have reported with what is there."""
+    """End all candidates, and compare the reported writes with the stored numbers."""
     run.follow(1.0)
     for child in children:
         run.end(child)

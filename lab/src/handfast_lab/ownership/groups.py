@@ -34,7 +34,7 @@ def members(parent: Parent, url: str, count: int, ttl: float, me: str) -> None:
 
 
 def observer(parent: Parent, url: str) -> None:
-    """Report each list of members, with the moments before and after, and each change that is seen."""
+    """Report each list of members, with the moments before and after, and each change seen."""
 
     async def look(hf: AsyncHandfast) -> None:
         while True:

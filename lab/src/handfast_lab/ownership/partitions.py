@@ -78,7 +78,7 @@ def tooz_worker(parent: Parent, url: str, items: list[str], ttl: float, me: str)
 
 
 def installed() -> list[str]:
-    """Return the contenders that are there."""
+    """Return the installed contenders."""
     return [name for name in CONTENDERS if name != "tooz" or find_spec("tooz")]
 
 
@@ -178,7 +178,7 @@ def _starts(spans: list[Span]) -> dict[str, list[float]]:
 
 
 def _idle(spans: list[Span], events: list[tuple[float, list[str]]]) -> list[float]:
-    """Return for how long each item of a worker that ended had none."""
+    """Return for how long each item had no worker after the end of a worker."""
     starts = _starts(spans)
     return [
         min(later) - at
@@ -189,7 +189,7 @@ def _idle(spans: list[Span], events: list[tuple[float, list[str]]]) -> list[floa
 
 
 def _planned(spans: list[Span], joins: list[tuple[float, int]], every: float) -> list[float]:
-    """Return the seconds between two workers of items that moved in the time after a join."""
+    """Return the seconds between two workers of moved items after a join."""
     found, last = [], dict[str, Span]()
     for span in sorted(spans, key=lambda one: one.began):
         before = last.get(span.thing)

@@ -82,7 +82,7 @@ class ObserverWatch(Watch):
 
     @abstractmethod
     def _said(self, command: Command, frame: Any, place: bytes) -> Fences:
-        """Return the fences of a reply; where it says that nothing is new, those that the caller knows."""
+        """Return the fences of a reply; where nothing is new, the fences known to the caller."""
 
     def _read(self, place: bytes) -> tuple[int, list[tuple[float, int]]]:
         """Return the largest fence, and the ends and fences of the holders, those included whose leases have ended."""
@@ -124,7 +124,7 @@ class ObserverWatch(Watch):
         observer.fences = fences
 
     def leaves(self, observer: Observed) -> None:
-        """Check that an observer that goes now has seen the holders."""
+        """Check that an observer has seen the holders when it goes."""
         self._late(observer, "has not seen that")
 
     def _late(self, observer: Observed, said: str) -> None:

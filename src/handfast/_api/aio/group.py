@@ -126,7 +126,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
         return await self._driver.look(grouping.size(self._request), self.name, reply_seconds(timeout))
 
     async def watch(self) -> AsyncIterator[tuple[Member, ...]]:
-        """Yield the members, now and after each change that is seen.
+        """Yield the members, now and after each change.
 
         Members announce when they come and go. A death shows at the end of the lease. Changes within 50 ms count as
         a single change. A message may be lost, so the server is also asked every five seconds.

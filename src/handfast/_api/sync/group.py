@@ -125,7 +125,7 @@ class Group(BlockOnly, Inspectable):
         return self._driver.look(grouping.size(self._request), self.name, reply_seconds(timeout))
 
     def watch(self) -> Iterator[tuple[Member, ...]]:
-        """Yield the members, now and after each change that is seen.
+        """Yield the members, now and after each change.
 
         Members announce when they come and go. A death shows at the end of the lease. Changes within 50 ms count as
         a single change. A message may be lost, so the server is also asked every five seconds.

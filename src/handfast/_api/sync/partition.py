@@ -51,7 +51,7 @@ QUICK = 20_000
 
 
 class ItemLease(Lease):
-    """The lease of an item of a partition. It is given to the function that serves the item.
+    """The lease of an item of a partition. The function which serves the item gets it.
 
     Example:
         def serve(item, lease):
@@ -150,7 +150,7 @@ class Partition(BlockOnly, Named):
         moves to another worker, or the lease is lost, the task is cancelled; a thread must look: `ItemLease.wanted`,
         `ItemLease.wanted_event`. The next worker begins after the function has ended, cleanup included, or a ttl later.
 
-        If the function returns, the item rests for ``every`` seconds. If it raises, that is logged, and it is called again
+        If the function returns, the item rests for ``every`` seconds. If it raises, the error is logged, and the function is called again
         after 1, 2, 4 … 60 seconds.
 
         Args:
@@ -251,7 +251,7 @@ class Assignment(BlockOnly, PublicObject):
         return f"<{type(self).__name__} of {self._partition.name!r}, {len(self.items())} items>"
 
     def items(self) -> frozenset[str]:
-        """Return the items that are held now. No I/O."""
+        """Return the held items. No I/O."""
         return frozenset(item for item, lease in [*self._held.values()] if not (lease._released or lease.lost))
 
     def changes(self) -> Iterator[Change]:
@@ -355,7 +355,7 @@ class Assignment(BlockOnly, PublicObject):
                 job.sleep(FIRST_PAUSE_S)
 
     def _assigned(self, members: frozenset[int], items: frozenset[str]) -> frozenset[str]:
-        """Return the items that are assigned to this worker."""
+        """Return the items of this worker."""
         compute = partial(assigning.assigned, members, items, self._partition._settings.most)
         found = compute()
         return frozenset(item for item, member in found.items() if member == self._member.fence)
