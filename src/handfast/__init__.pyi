@@ -86,11 +86,13 @@ from handfast.errors import NotCompleted as NotCompleted
 from handfast.errors import NotHeld as NotHeld
 from handfast.errors import NotOwner as NotOwner
 from handfast.errors import NotReplicated as NotReplicated
+from handfast.errors import Preempted as Preempted
 from handfast.errors import QueueFull as QueueFull
 from handfast.errors import RateLimited as RateLimited
 from handfast.errors import ScriptError as ScriptError
 from handfast.errors import ServerRefused as ServerRefused
 from handfast.errors import ServerUnsupported as ServerUnsupported
+from handfast.errors import Superseded as Superseded
 from handfast.errors import UnknownLayout as UnknownLayout
 from handfast.errors import WaitTimeout as WaitTimeout
 from handfast.errors import WouldDeadlock as WouldDeadlock
@@ -200,6 +202,7 @@ __all__ = [
     "OnceStatus",
     "OperatorAction",
     "Partition",
+    "Preempted",
     "QueueFull",
     "RLease",
     "RLock",
@@ -222,6 +225,7 @@ __all__ = [
     "ServerFinding",
     "ServerRefused",
     "ServerUnsupported",
+    "Superseded",
     "Term",
     "UnknownLayout",
     "WaitTimeout",

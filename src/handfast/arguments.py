@@ -84,9 +84,9 @@ Kind = Literal["lock", "semaphore", "rwlock", "election", "group", "partition", 
 """What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take
 locks. A key of `once` has its parts in its name, ``invoice|42``."""
 
-OnBusy = Literal["raise", "skip"]
-"""What a decorated function does if its lock is not acquired in time: ``"raise"`` AcquireTimeout, or ``"skip"`` and
-return None."""
+OnBusy = Literal["raise", "skip", "replace", "preempt"]
+"""What a decorated function does while others hold its lock: wait, and ``"raise"`` AcquireTimeout if it is not acquired in
+time; ``"skip"`` and return None; ``"replace"`` all who wait; or ``"preempt"`` the holder."""
 
 OnLimit = Literal["wait", "raise"]
 """What a limiter does with a call that does not fit now: ``"wait"`` for its turn, or ``"raise"`` RateLimited."""

@@ -4,6 +4,7 @@
     ├── AcquireTimeout      contention: the name stayed taken for the caller's whole timeout (also a TimeoutError)
     ├── AcquireCancelled    caller: the cancel= of the call was set while it waited (sync API)
     ├── QueueFull           contention: the queue has max_waiters requests already
+    ├── Superseded          contention: a later request took the place of this one in the queue
     ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
     ├── WaitTimeout         contention: a latch was not open within the caller's timeout (also a TimeoutError)
@@ -11,6 +12,7 @@
     ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
     ├── KeyReused           caller: the key was used with another fingerprint
     ├── LeaseLost           time or operator: the lease expired, was revoked, or vanished from the server
+    │   └── Preempted       contention: a later request asked the holder to end, and it did in time
     ├── NotHeld             caller: the lease was released or detached already
     ├── NotOwner            caller: only the thread or task that acquired a reentrant lock may release it (also a RuntimeError)
     ├── WouldDeadlock       caller: the acquire would wait for the caller's own with block (also a RuntimeError)
@@ -50,11 +52,13 @@ __all__ = [
     "NotHeld",
     "NotOwner",
     "NotReplicated",
+    "Preempted",
     "QueueFull",
     "RateLimited",
     "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
+    "Superseded",
     "UnknownLayout",
     "WaitTimeout",
     "WouldDeadlock",
@@ -151,6 +155,13 @@ class QueueFull(HandfastError):
             f"{waiting} are already waiting for {name!r}; try again later or raise max_waiters=", name=name
         )
         self.waiting = waiting
+
+
+class Superseded(HandfastError):
+    """A later request took the place of this one in the queue, by ``replace`` or ``preempt``. Nothing was acquired."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a later request for {name!r} took the place of this one in the queue", name=name)
 
 
 class LimitExceeded(HandfastError):
@@ -254,6 +265,25 @@ class LeaseLost(HandfastError):
         )
         self.fence = fence
         self.reason = reason
+
+
+class Preempted(LeaseLost):
+    """A later request asked the holder to end, and the block ended, or is to end now, while it still holds the lease.
+
+    Nothing was lost: what the block has written is safe, and so is what it writes to clean up, within the grace.
+
+    Attributes:
+        by: The label of the client that asked.
+        grace: Seconds that it left the holder, from when it asked.
+    """
+
+    def __init__(self, name: str, fence: int, reason: str, by: str, grace: float) -> None:
+        what = f"the lease of {name!r} with fence {fence} is to be given up within {grace:g} s"
+        super(LeaseLost, self).__init__(f"{what}: {by} asks for it: {reason}", name=name)
+        self.fence = fence
+        self.reason = reason
+        self.by = by
+        self.grace = grace
 
 
 class NotHeld(HandfastError):

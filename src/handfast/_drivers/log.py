@@ -13,6 +13,7 @@ from functools import partial
 
 from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic
+from handfast._engine.messages import Wanted
 from handfast._protocol.lease import EXPIRED, LeaseState
 from handfast._protocol.outage import OutageBegins, OutageEnds
 
@@ -203,6 +204,19 @@ def lost(lease: LeaseState) -> None:
         lease.fence,
         lease.loss,
         extra={"lock": lease.request.name, "fence": lease.fence, "reason": lease.loss},
+    )
+
+
+def wanted(lease: LeaseState, told: Wanted) -> None:
+    fields = {"lock": lease.request.name, "fence": lease.fence, "reason": told.reason}
+    _renewal.info(
+        "%s asks the holder of %r with fence %d to end within %.3g s: %s",
+        told.by,
+        lease.request.name,
+        lease.fence,
+        told.grace,
+        told.reason,
+        extra=fields,
     )
 
 

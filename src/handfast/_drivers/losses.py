@@ -1,15 +1,18 @@
-"""Notify holders that their leases are lost, and operators of outages: what the renewers of both drivers have in common."""
+"""Notify holders that their leases are lost or wanted, and operators of outages: what the renewers of both drivers have in common."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._engine.effects import Answer
+from handfast._engine.messages import Told, Wanted
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.outage import OutageWatch
 
-__all__ = ["LossNotifier", "run_lost_callbacks"]
+__all__ = ["LossNotifier", "WhenWanted", "heard", "run_lost_callbacks", "run_wanted_callbacks"]
 
 
 class LossNotifier:
@@ -22,6 +25,14 @@ class LossNotifier:
     def lose(self, lease: LeaseState, reason: str) -> None:
         self._leases.lose(lease, reason, monotonic())
         self.notify_lost(lease)
+
+    def tell(self, lease: LeaseState, told: Told) -> None:
+        """Tell a holder why its lease was taken away, or that it is to end."""
+        if not isinstance(told, Wanted):
+            self.lose(lease, told)
+        elif lease.want(told, monotonic()):
+            log.wanted(lease, told)
+            run_wanted_callbacks(lease)
 
     def notify_lost(self, lease: LeaseState) -> None:
         """Log the loss and call the callbacks."""
@@ -50,6 +61,31 @@ class LossNotifier:
         change = self._outages.review(monotonic())
         if change is not None:
             log.outage(change)
+
+
+def heard(told: Told) -> Told:
+    """Note when a message for a holder came, in case that it has to wait for its lease."""
+    return told._replace(heard_at=monotonic()) if isinstance(told, Wanted) else told
+
+
+class WhenWanted:
+    """A callback of a lease that acts when its holder is to end, and does nothing when it is lost."""
+
+    __slots__ = ("on_wanted",)
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.on_wanted: Callable[[], object] = action
+
+    def __call__(self) -> None:
+        """Do nothing."""
+
+
+def run_wanted_callbacks(lease: LeaseState) -> None:
+    """Tell those callbacks of a lease that its holder is to end which have a method for that: blocks and events."""
+    for callback in list(lease.callbacks):
+        on_wanted = getattr(callback, "on_wanted", None)
+        if on_wanted is not None:
+            on_wanted()
 
 
 def run_lost_callbacks(lease: LeaseState) -> None:

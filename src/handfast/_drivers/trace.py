@@ -20,7 +20,7 @@ from handfast._drivers.connect import Connector
 from handfast._engine.effects import Call
 from handfast._engine.exchange import Exchange
 from handfast._engine.header import read_header
-from handfast._engine.messages import parse_message
+from handfast._engine.messages import Wanted, parse_message
 from handfast._engine.resp import ErrorReply, Push, Reader
 from handfast._engine.script import lua_texts
 
@@ -103,16 +103,22 @@ def _frame_shown(frame: Any) -> str:
     if isinstance(frame, ErrorReply):
         return f"error {frame.partition(', with args')[0]}"  # the server quotes arguments behind that
     if isinstance(frame, Push):
-        match parse_message(frame):
-            case None:
-                return f"push {_text(frame[0])}"
-            case _, str(reason):
-                return f"message revoked: {reason}"
-            case _, grant:
-                return f"message granted {grant.fence} {grant.granted_us} {grant.lease_us}"
+        return _push_shown(frame)
     if isinstance(frame, list):
         return " ".join(map(_item_shown, frame))
     return _item_shown(frame)
+
+
+def _push_shown(frame: Push) -> str:
+    match parse_message(frame):
+        case None:
+            return f"push {_text(frame[0])}"
+        case _, str(reason):
+            return f"message revoked: {reason}"
+        case _, Wanted(grace, _, by, reason):
+            return f"message wanted within {grace:g} s by {by}: {reason}"
+        case _, grant:
+            return f"message granted {grant.fence} {grant.granted_us} {grant.lease_us}"
 
 
 def _item_shown(item: Any) -> str:

@@ -17,11 +17,12 @@ from handfast._engine.effects import Acknowledgement, Answer, Call, Found, Joini
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
-from handfast._engine.records import encode_label, value_word
+from handfast._engine.records import encode_label, words_of
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
 from handfast._engine.validate import check_value
+from handfast._kinds import MAX_PERMITS
 from handfast.errors import LimitExceeded, QueueFull
 
 __all__ = ["MultiRequest", "PermitRequest", "Request"]
@@ -29,7 +30,7 @@ __all__ = ["MultiRequest", "PermitRequest", "Request"]
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
-ADOPT, SLOT = load("permit_adopt"), load("permit_slot")
+ADOPT, SLOT, OVERTAKE = load("permit_adopt"), load("permit_slot"), load("permit_overtake")
 
 PARTS = "state", "tokens"
 """The keys of a name."""
@@ -38,9 +39,12 @@ _pack_caller = Struct("<d").pack
 """The caller's number, packed: the last number of a record."""
 
 
+_TICKET_SIZE = len(doubles(0) + b"\r\n")
+
+
 def _with_ticket(request: bytes, ticket: int) -> bytes:
-    """Return a packed request with that ticket; it ends with the ticket 0."""
-    return request.removesuffix(doubles(0) + b"\r\n") + doubles(ticket) + b"\r\n"
+    """Return a packed request with that ticket, with which it ends."""
+    return b"%b%b\r\n" % (request[:-_TICKET_SIZE], doubles(ticket))
 
 
 class Request(ABC):
@@ -89,9 +93,13 @@ class Request(ABC):
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> Self:
         """Return the same request for other names, and with another timeout."""
 
+    def with_head_start(self, head_start_us: int) -> Request:  # noqa: ARG002 -- for permits of one name
+        """Return the same request with another head start. Raises TypeError where there is none."""
+        raise TypeError(f"{self.name!r} are several locks, whose queues have no head start; leave head_start out")
+
     @abstractmethod
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
-        """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
+        """Acquire, or enter the queue: at its end less its head start, or with a ticket where the token stood before."""
 
     @abstractmethod
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
@@ -153,9 +161,9 @@ class PermitRequest(Request):
         self._keys = b"".join(keys)
         self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
-        self._value = value_word(options.value)
+        self._value = words_of(options.value, options.head_start_us)
         self._join = Joining(keys[0], self._whole_grant) if limit == 1 and not self._value else None
-        self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
+        self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, -options.head_start_us))
         self._tail = b"\r\n" + self._queue
         self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
         self._wants = doubles(weight, limit, min(grant_ms, CLAIM_MS))
@@ -163,6 +171,16 @@ class PermitRequest(Request):
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
         return self if weight == self.weight else self._like(self.place, weight)
+
+    def with_head_start(self, head_start_us: int) -> PermitRequest:
+        """Return the same request with another head start."""
+        if head_start_us == self.options.head_start_us:
+            return self
+        return self._like(self.place, self.weight, head_start_us=head_start_us)
+
+    def overtaking(self, head_start_us: int) -> PermitRequest:
+        """Return the same request with another head start, to be sent where the queue is full, too."""
+        return self._like(self.place, self.weight, head_start_us=head_start_us, max_waiters=MAX_PERMITS)
 
     def granted(self, weight: int, at_least_ms: int) -> PermitRequest:
         """Return the same request with what belongs to a grant that another client has got."""
@@ -262,6 +280,13 @@ class PermitRequest(Request):
     def slot(self, token: bytes, prefer: int) -> Call:
         """Give a holder a number: ``prefer`` if it is free; if not, and for -1, the smallest free number."""
         return self._call(SLOT, token, prefer)
+
+    def overtake(self, token: bytes, grace_ms: int, by: str, reason: str) -> Call:
+        """Dismiss all who came before a waiter, and ask the holders to end within ``grace_ms``; -1 asks none.
+
+        ``by``: the label of the client.
+        """
+        return self._call(OVERTAKE, token, grace_ms, encode_label(by), reason)
 
     def lower(self, token: bytes) -> Call:
         """Keep only this request's weight of a lease."""

@@ -35,6 +35,7 @@ IN_SCRIPTS = {
     "REPEAT_MS": REPEAT_MS,
     "GRACE_MS": 60_000,  # how much longer than its waiters the queue of a limiter lives
     "HOUR_US": 3_600_000_000,
+    "AHEAD_FROM_US": 1_000_000,  # waits from which on a head start is looked for, so that short ones cost no more
     "FINISHED": FINISHED,
     # the field `s` of a name, by lib/state.lua; places count from 1
     "FENCE_AT": 1 + _NUMBER,

@@ -11,7 +11,7 @@ from handfast._engine.effects import Call, Joining, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import double, doubles
-from handfast._engine.records import encode_label
+from handfast._engine.records import encode_label, words_of
 from handfast._engine.resp import bulk
 from handfast._engine.script import pack
 
@@ -36,7 +36,7 @@ class LimitRequest(ObjectRequest):
     ``rates`` are the caller's own, unless the server has said that others are set.
     """
 
-    __slots__ = ("_enforce", "_join", "_own", "_set", "cost", "most", "rates", "timeout")
+    __slots__ = ("_enforce", "_join", "_own", "_set", "_words", "cost", "head_start_us", "most", "rates", "timeout")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class LimitRequest(ObjectRequest):
         cost: int = 1,
         enforce: bool = True,
         set_rates: Sequence[Limit] = (),
+        head_start_us: int = 0,
     ) -> None:
         self.rates: tuple[Limit, ...] = tuple(set_rates or rates)
         super().__init__(
@@ -60,19 +61,26 @@ class LimitRequest(ObjectRequest):
             windows=[f"window:{rate.per_ms}" for rate in self.rates],
         )
         self._join: Joining | None = None
-        if len(self.rates) == 1 and not set_rates:
+        if len(self.rates) == 1 and not set_rates and not head_start_us:
             keys = pack(map(place.key, ("queue", "tombstones", "settings", *self.fixed["windows"])))
             self._join = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)
         self.cost: int = cost
         self.timeout: float | None = timeout
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
+        self.head_start_us: int = head_start_us
+        """By how many microseconds a call counts as earlier than it came."""
         self._own, self._set, self._enforce = rates, set_rates, enforce
+        self._words = words_of("", head_start_us)
         self.most: int = min(rate.limit for rate in self.rates)
         """The largest cost that all rates admit."""
 
     def with_cost(self, cost: int) -> LimitRequest:
         """Return the same request for another cost."""
         return self if cost == self.cost else self._like(self.place, cost, self._set)
+
+    def with_head_start(self, head_start_us: int) -> LimitRequest:
+        """Return the same request with another head start."""
+        return self._like(self.place, self.cost, self._set, head_start_us)
 
     def under(self, set_rates: Sequence[Limit]) -> LimitRequest:
         """Return the same request under the rates that are set for all; without any, under the caller's own."""
@@ -85,13 +93,28 @@ class LimitRequest(ObjectRequest):
     def acquire(self, token: bytes, patience_s: float, ticket: int = 0) -> Call:
         """Be admitted, or enter the queue; unless it is certain to take longer than ``patience_s``, which may be infinite."""
         patience_us = max(0.0, patience_s) * 1e6 if self._enforce else -1
+        if not ticket and patience_us > 0:
+            ticket = -self.head_start_us
         if len(token) != TOKEN_SIZE:
             return self.call("acquire", token, patience_us=patience_us, ticket=ticket)
         # The same as `call`, written out for speed: the most frequent call of a limiter.
         shape = self._shapes.get("acquire") or self._shaped("acquire")
         tail, joining = shape.tail % (double(patience_us), double(ticket)), None if ticket else self._join
         return make_call(
-            (shape.prefix, shape.head, token, tail, token, shape.wants or b"", b"", joining, False, None, None, b"")
+            (
+                shape.prefix,
+                shape.head,
+                token,
+                tail,
+                token,
+                shape.wants or b"",
+                b"",
+                joining,
+                False,
+                None,
+                None,
+                self._words,
+            )
         )
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
@@ -116,7 +139,9 @@ class LimitRequest(ObjectRequest):
         """
         return self.call("resize", is_set=int(bool(self._set)), by=encode_label(by), why=why)
 
-    def _like(self, place: KeySet, cost: int, set_rates: Sequence[Limit]) -> LimitRequest:
+    def _like(
+        self, place: KeySet, cost: int, set_rates: Sequence[Limit], head_start_us: int | None = None
+    ) -> LimitRequest:
         return LimitRequest(
             place,
             self._own,
@@ -125,4 +150,5 @@ class LimitRequest(ObjectRequest):
             cost=cost,
             enforce=self._enforce,
             set_rates=set_rates,
+            head_start_us=self.head_start_us if head_start_us is None else head_start_us,
         )

@@ -1,19 +1,22 @@
-"""The messages that scripts publish, a grant for a waiter or the loss of a lease to an operator, and who receives them.
+"""The messages that scripts publish, and who receives them.
 
-``lua/lib/inbox.lua``, ``lua/permit_release.lua`` and ``lua/permit_revoke.lua`` write them.
+A waiter hears of its grant; a holder that its lease was taken away, or that it is to end.
+``lua/lib/inbox.lua``, ``lua/permit_release.lua``, ``lua/lib/revoke.lua`` and ``lua/permit_overtake.lua`` write them.
 """
 
 from __future__ import annotations
 
+from math import inf
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from handfast._engine.effects import GrantMessage
 from handfast._engine.records import printable
 from handfast._engine.resp import Push
 from handfast._engine.script import pack
 
-__all__ = ["Message", "Subscription", "parse_message"]
+__all__ = ["Message", "Subscription", "Told", "Wanted", "parse_message"]
 
 
 class Subscription(NamedTuple):
@@ -49,8 +52,26 @@ class Subscription(NamedTuple):
 _MESSAGES = (b"message", b"smessage")
 """What a server pushes for a message, on a classic and on a sharded channel."""
 
-Message: TypeAlias = tuple[bytes, GrantMessage | str]
-"""A token, with its grant; or with the reason for which an operator took its lease away."""
+
+class Wanted(NamedTuple):
+    """A later request asks the holder of a lease to end."""
+
+    grace: float
+    """Seconds after which the lease is taken away."""
+    held: float
+    """Seconds from its grant until then, on the server's clock."""
+    by: str
+    """The label of the client that asks."""
+    reason: str
+    heard_at: float = inf
+    """When the message came, in seconds of the local clock."""
+
+
+Told: TypeAlias = str | Wanted
+"""A message for a holder: why its lease was taken away, or that it is to end."""
+
+Message: TypeAlias = tuple[bytes, GrantMessage | Told]
+"""A token, with its grant or with a message for its holder."""
 
 _GRANT = Struct("<ddd")
 """Fence, granted_us and lease_us, packed as the replies of scripts are."""
@@ -66,6 +87,13 @@ def parse_message(frame: Any) -> Message | None:
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
         return token, printable(rest.decode(errors="replace"))
+    if kind == b"wanted":
+        grace_ms, _, rest = rest.partition(b" ")
+        held_ms, _, rest = rest.partition(b" ")
+        by, _, reason = rest.decode(errors="replace").partition(" ")
+        if not (grace_ms.isdigit() and held_ms.isdigit()):
+            return None
+        return token, Wanted(int(grace_ms) / 1000, int(held_ms) / 1000, printable(unquote(by)), printable(reason))
     if kind != b"granted" or len(rest) != _GRANT.size:
         return None
     return token, GrantMessage(*map(int, _GRANT.unpack(rest)))

@@ -91,9 +91,10 @@ class OnceRequest(PermitRequest):
         self._result = bulk(place.key("result"))
 
     @property
-    def question(self) -> tuple[str, bytes, int, int]:
+    def question(self) -> tuple[str, bytes, int, int, int]:
         """What it asks: requests with the same have the same answer, unless it is to run."""
-        return self.place.tag, self.fingerprint, self.refresh_ms, self.options.max_waiters
+        options = self.options
+        return self.place.tag, self.fingerprint, self.refresh_ms, options.max_waiters, options.head_start_us
 
     def keyed(self, parts: tuple[str, ...]) -> OnceRequest:
         """Return the same request for a name with these parts behind it."""
@@ -121,7 +122,7 @@ class OnceRequest(PermitRequest):
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Find the record, or run, or enter the queue: at its end, or with a ticket where the token stood before."""
-        return self._ask(token, WAIT_MS, ticket, caller)
+        return self._ask(token, WAIT_MS, ticket or -self.options.head_start_us, caller)
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Find the record, or run, or leave the queue as it is."""
@@ -165,7 +166,7 @@ class OnceRequest(PermitRequest):
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
         request = doubles(self.grant_ms, wait_ms, self.options.max_waiters, self.refresh_ms, self.pause_ms, ticket)
         args = b"".join((self._keys, self._result, bulk(token), bulk(request), bulk(self.fingerprint)))
-        return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=doubles(caller))
+        return Call(ACQUIRE.prefix, args, waiter=token, wants=self._wants, caller=doubles(caller), value=self._value)
 
     def _record(self, token: bytes, ending: Ending, *, copies: bool) -> Call:
         outcome, value, keep_ms = ending

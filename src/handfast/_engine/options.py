@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement
-from handfast._engine.validate import check_int, check_value, lease_times, milliseconds, wait_seconds
+from handfast._engine.validate import (
+    check_int,
+    check_value,
+    head_start_microseconds,
+    lease_times,
+    milliseconds,
+    wait_seconds,
+)
 from handfast._kinds import MAX_PERMITS
 from handfast.arguments import Duration
 
@@ -33,6 +40,10 @@ class LeaseOptions(NamedTuple):
     """The replicas that grants and renewals wait for; None waits for none."""
     value: str = ""
     """Data that others read with the status, at most 1 KiB of UTF-8."""
+    head_start_us: int = 0
+    """By how many microseconds a request counts as earlier than it came."""
+    yields: bool = True
+    """Whether its holder is interrupted when a later request asks it to end."""
 
 
 def lease_options(
@@ -45,6 +56,8 @@ def lease_options(
     at_least: Duration | None = None,
     acknowledgement: Acknowledgement | None = None,
     value: str = "",
+    head_start: Duration = 0.0,
+    yields: bool = True,
 ) -> LeaseOptions:
     """Check the options given to a method of the client. Raises TypeError and ValueError."""
     ttl_ms, longest = lease_times(ttl, max_hold)
@@ -53,4 +66,7 @@ def lease_options(
         raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
     max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
     seconds = wait_seconds(timeout)
-    return LeaseOptions(ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, check_value(value))
+    ahead_us, value = head_start_microseconds(head_start), check_value(value)
+    return LeaseOptions(
+        ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, value, ahead_us, yields
+    )

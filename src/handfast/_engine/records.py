@@ -6,7 +6,8 @@ The twin of ``lua/lib/record.lua``.
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
 words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``slot`` the number of a
-holder. A reader passes over words whose names it does not know.
+holder, ``ahead`` the head start of a request in microseconds, ``wanted`` when a holder that is to end is revoked. A
+reader passes over words whose names it does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record", "value_word"]
+__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record", "words_of"]
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
@@ -36,6 +37,10 @@ class Record(NamedTuple):
     value: str = ""
     slot: int | None = None
     """The number which a holder has asked for."""
+    ahead_us: int = 0
+    """By how much its request counts as earlier than it came."""
+    wanted_us: int | None = None
+    """When it is revoked, in microseconds on the server's clock, if a later request has asked it to end."""
 
     @property
     def of_several(self) -> bool:
@@ -62,9 +67,10 @@ def owner_text(inbox: str, control: str, label: str) -> str:
     return f"{inbox} {control} {encode_label(label)}"
 
 
-def value_word(value: str) -> bytes:
-    """The word of a record with data for others; empty for the empty text."""
-    return f" value={encode_label(value)}".encode() if value else b""
+def words_of(value: str, ahead_us: int) -> bytes:
+    """The words of a record for data that others see and for a head start; empty without either."""
+    words = f" value={encode_label(value)}" if value else ""
+    return (f"{words} ahead={ahead_us}" if ahead_us else words).encode()
 
 
 def encode_label(label: str) -> str:
@@ -79,9 +85,11 @@ def read_record(text: bytes) -> Record | None:
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
     inbox, control, label, *words = text[_NUMBERS.size :].decode(errors="replace").split(" ")
     named = dict(word.partition("=")[::2] for word in words)
-    value, slot = unquote(named.get("value", "")), named.get("slot", "")
+    value, slot, ahead_us = unquote(named.get("value", "")), named.get("slot", ""), int(named.get("ahead", 0))
     inbox, control, label = map(printable, map(unquote, (inbox, control, label)))
-    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, int(slot) if slot else None)
+    number, wanted = int(slot) if slot else None, named.get("wanted")
+    wanted_us = int(wanted) if wanted else None
+    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, number, ahead_us, wanted_us)
 
 
 class Action(NamedTuple):

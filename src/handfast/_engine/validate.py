@@ -63,6 +63,9 @@ MAX_LABEL_BYTES = 200
 MAX_VALUE_BYTES = 1024
 """Upper bound of a value, in bytes of UTF-8: the record of its holder or waiter has it, and each status reads it."""
 
+MAX_HEAD_START_S = 86_400
+"""Upper bound of a head start, in seconds: a day. No one waits longer for later requests than the largest that is in use."""
+
 MIN_REPLICA_MS = 200
 """Lower bound of ``replica_timeout``: a server that waits for 0.1 s answers after 0.1 to 0.2 s."""
 
@@ -143,6 +146,20 @@ def wait_seconds(timeout: Duration | None) -> float | None:
         return None
     seconds = _seconds(timeout, "timeout", "seconds (an int or a float), a timedelta or None")
     return None if seconds > MAX_DURATION_S else seconds
+
+
+def grace_milliseconds(grace: Duration) -> int:
+    """Convert a grace to milliseconds: 0, or as `milliseconds` has it."""
+    seconds = _number_of_seconds(grace, "grace")
+    return 0 if seconds == 0 else milliseconds(grace, "grace")
+
+
+def head_start_microseconds(head_start: Duration) -> int:
+    """Convert a head start to whole microseconds: 0 to a day."""
+    seconds = _number_of_seconds(head_start, "head_start")
+    if not 0 <= seconds <= MAX_HEAD_START_S:
+        raise ValueError(f"head_start must be from 0 to 86,400 s, a day, not {head_start!r}")
+    return round(seconds * 1e6)
 
 
 def pause_seconds(seconds: Duration) -> float:

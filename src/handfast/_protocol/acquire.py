@@ -30,9 +30,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from handfast._engine.calls import Request
 from handfast._engine.constants import CLAIM_MS, WAIT_MS
 from handfast._engine.effects import Answer, Call, Confirmation, Found, Park, Steps, Waking
+from handfast._engine.messages import Told
 from handfast._engine.packing import read_reply
 from handfast._protocol.retry import pause_before
-from handfast.errors import HandfastError, NotReplicated, ServerRefused
+from handfast.errors import HandfastError, NotReplicated, ServerRefused, Superseded
 
 __all__ = [
     "Attempt",
@@ -44,6 +45,7 @@ __all__ = [
     "renewed",
     "try_acquire",
     "undo",
+    "wait",
 ]
 
 
@@ -71,7 +73,7 @@ Watch: TypeAlias = Callable[[float], float]
 """Is called with the moment at the beginning of a wait, and again at the moment that it returns. What it raises ends
 the wait."""
 
-_BUSY = (b"busy", b"full", b"finished")
+_BUSY = (b"busy", b"full", b"finished", b"superseded")
 """Replies by which one that does not wait has nothing."""
 
 
@@ -102,6 +104,13 @@ class Cancellable(Protocol):
         """Undo an acquire, whatever it has reached."""
 
 
+class Waiting(Protocol):
+    """How an attempt waits that does more than that: see `handfast._protocol.overtaking`."""
+
+    def wait(self, attempt: Any, park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
+        """Wait as `wait` does."""
+
+
 class BaseAttempt:
     """One attempt to get something of the server, under a token of its own: what its undo has to know."""
 
@@ -114,15 +123,16 @@ class BaseAttempt:
         "is_left",
         "is_unanswered",
         "may_be_there",
+        "overtaking",
         "owner",
         "position",
         "request",
-        "revoked",
         "token",
+        "told",
     )
 
-    revoked: str | None
-    """Why the grant was revoked before the caller had a lease; None unless it was. Only the asyncio driver uses it."""
+    told: Told | None
+    """The message for its holder that came before the caller had a lease; None without one. Only the asyncio driver uses it."""
 
     def __init__(
         self, request: Cancellable, token: bytes, asked_at: float = 0.0, caller: int = 0, owner: Any = None
@@ -135,6 +145,8 @@ class BaseAttempt:
         """The number of the thread or task; 0 where it is not shown."""
         self.owner: Any = owner
         """It is for the driver, as in `LeaseState`."""
+        self.overtaking: Waiting | None = None
+        """How it takes the place of others; None for one that waits behind them."""
         self.held: Sequence[Any] = ()
         """The leases (`LeaseState`) without which this one is of no use: a loss of one ends the wait."""
         self.may_be_there: bool = False
@@ -196,8 +208,8 @@ def acquire(
     Return `Found` if there is a record in place of a lease; and None if the moment ``until`` came first and the request
     is cancelled.
 
-    Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is
-    made when the request is queued.
+    Raises what the rejections of the request are, such as QueueFull; Superseded; ServerRefused; and what the watch raises,
+    which is made when the request is queued.
     """
     request, token, ticket, disagreements = attempt.request, attempt.token, 0, 0
     watch: Watch | None = None
@@ -227,12 +239,19 @@ def acquire(
             watch = watch or (make_watch and make_watch(attempt))
         elif tag == b"finished":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
+        elif tag == b"superseded":
+            if len(request.parts) == 1:
+                attempt.rejected()
+            raise Superseded(request.name)
         else:
             attempt.rejected()
             if (found := request.found(*fields)) is not None:
                 return found
             raise request.rejection(*fields)
-        waking = yield from _wait(park, sent_at, watch)
+        overtaking = attempt.overtaking if tag == b"queued" else None
+        waking = yield from (
+            wait(park, sent_at, watch) if overtaking is None else overtaking.wait(attempt, park, sent_at, watch)
+        )
         # What is not believed here is asked for again: replicas have to have it, or it came while servers disagree.
         believes = tag == b"queued" and request.trusts_messages and request.acknowledgement is None
         if believes and (grant := _handed_over(waking, sent_at, asked_us, attempt.copies)) is not None:
@@ -254,7 +273,7 @@ def _handed_over(waking: Waking, sent_at: float, asked_us: int, copies: bool) ->
     return Grant(message.fence, granted_at + lease, lease, confirmation, copies)
 
 
-def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
+def wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
     """Park, and call the watch in between."""
     while True:
         until = min(park.until, watch(now)) if watch else park.until

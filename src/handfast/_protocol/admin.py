@@ -43,6 +43,7 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         remaining, held_for = (deadline - now_us) / 1e6, max(0, now_us - record.mark) / 1e6
         exclusive = record.weight >= (resized or record.limit)
         owner, label, is_all = record.owner, record.label, record.of_several
+        wanted = None if record.wanted_us is None else max(0, record.wanted_us - now_us) / 1e6
         token, released = shown.removeprefix(RESTED), shown.startswith(RESTED)
         times = remaining, held_for
         holders.append(
@@ -58,14 +59,18 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
                 is_all,
                 record.value,
                 record.slot,
+                wanted,
             )
         )
     waiters = []
     for position, (token, ticket, record) in enumerate(queued):
-        waited_for, exclusive = max(0, now_us - ticket) / 1e6, record.weight >= (resized or record.limit)
-        owner, label, is_all = record.owner, record.label, record.of_several
+        waited_for, exclusive = (
+            max(0, now_us - ticket - record.ahead_us) / 1e6,
+            record.weight >= (resized or record.limit),
+        )
+        owner, label, is_all, ahead = record.owner, record.label, record.of_several, record.ahead_us / 1e6
         waiters.append(
-            Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all, record.value)
+            Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all, record.value, ahead)
         )
     free = 0 if used < 0 else max(0, limit - used)
     waited, last = waited_us / 1e6, last_action(noted)

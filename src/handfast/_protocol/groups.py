@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from handfast._engine.calls import Request
+from handfast._engine.messages import Wanted
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 
@@ -77,6 +78,16 @@ class GroupedLease(LeaseState):
         """Why the first one was lost; None if none was."""
         lost = [part for part in self._parts if part.loss is not None]
         return min(lost, key=lambda part: part.ended_at).loss if lost else None
+
+    @property
+    def wanted(self) -> Wanted | None:  # type: ignore[override]  # as above
+        """That a later request has asked for one of them."""
+        return next((part.wanted for part in self._parts if part.wanted is not None), None)
+
+    def claim_yield(self) -> bool:
+        """Return True once, if one of them is to end."""
+        claimed = [part.claim_yield() for part in self._parts]
+        return any(claimed)
 
     @property
     def block(self) -> object:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Answer, Call, Steps
+from handfast._engine.messages import Wanted
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
@@ -41,6 +42,7 @@ __all__ = [
 EXPIRED = "its ttl ended before it was renewed or released"
 HELD_TOO_LONG = "it was held for max_hold, {:g} s"
 NOT_GIVEN_UP = "it was to be given up, and its holder did not release it in time"
+PREEMPTED = "a later request preempted it: {}"
 FAILED = "its ttl ended before it was renewed or released; the last renewal failed: {}"
 NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
@@ -97,6 +99,8 @@ class LeaseState:
         "token",
         "trouble",
         "unconfirmed",
+        "wanted",
+        "yielded",
     )
 
     fence: int
@@ -140,6 +144,8 @@ class LeaseState:
         frame itself would be kept alive, and the lease with it."""
         self.thread: int | None = None
         """The native id of the thread that acquired it; None in asyncio."""
+        self.wanted: Wanted | None = None
+        """That a later request has asked its holder to end; None unless one has."""
         self._is_claimed = False
         if self.confirmation is not None:
             self.confirmation.then(self.answered)
@@ -182,6 +188,7 @@ class LeaseState:
                 if now >= self.ends_at:
                     held_for = self.request.max_hold
                     reason = HELD_TOO_LONG.format(held_for) if held_for < inf else NOT_GIVEN_UP
+                    reason = PREEMPTED.format(self.wanted.reason) if self.wanted is not None else reason
                 self.lose(reason, self.deadline)
         return self.loss is not None
 
@@ -229,6 +236,25 @@ class LeaseState:
     def end_within(self, seconds: float, now: float) -> None:
         """Have it end after so many seconds, or as soon as it ends anyway: it is not renewed for longer."""
         self.ends_at = min(self.ends_at, max(self.deadline, now + seconds))
+
+    def want(self, wanted: Wanted, now: float) -> bool:
+        """Note that it is to end: when its time is over it is revoked, so it does not last longer here (invariant 8).
+
+        The earliest end counts, and the latest reason. Return whether that is new.
+        """
+        was_wanted, self.wanted = self.wanted is not None, wanted
+        self.yielded: bool = was_wanted and self.yielded
+        self.ends_at = min(self.ends_at, min(now, wanted.heard_at) + wanted.grace, self.acquired_at + wanted.held)
+        self.deadline = min(self.deadline, self.ends_at)
+        self.due_at = min(self.due_at, self.deadline)
+        return not was_wanted
+
+    def claim_yield(self) -> bool:
+        """Return True once, if it is to end: its holder is interrupted once, and then cleans up."""
+        if self.wanted is None or self.yielded or not self.request.options.yields:
+            return False
+        self.yielded = True
+        return True
 
     def limited(self, ttl_ms: int, now: float) -> int:
         """Return how long it may be extended from now, in milliseconds: until it has been held for long enough."""

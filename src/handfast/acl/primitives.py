@@ -73,8 +73,16 @@ def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable
     return _use(calls, namespace, kind)
 
 
-def _batches(permits: PermitRequest) -> list[Call]:
-    return [join([call]) for call in (permits.acquire(_TOKEN), permits.release(_TOKEN))]
+def _overtakes(permits: PermitRequest) -> list[Call]:
+    return [permits.overtake(_TOKEN, 0, "", "")]
+
+
+def _of_locks(permits: PermitRequest) -> list[Call]:
+    return [join([call]) for call in (permits.acquire(_TOKEN), permits.release(_TOKEN))] + _overtakes(permits)
+
+
+def _of_semaphores(permits: PermitRequest) -> list[Call]:
+    return [permits.resize(1), permits.slot(_TOKEN, 0), *_overtakes(permits)]
 
 
 def _lock_all(namespace: str) -> Use:
@@ -138,7 +146,7 @@ def _check_server(namespace: str) -> Use:
 
 def _min_replicas(namespace: str) -> Use:
     """What it takes to hold locks that wait for replicas."""
-    use = _permits("lock", namespace, more=_batches)
+    use = _permits("lock", namespace, more=_of_locks)
     return replace(use, plain=use.plain | {"publish", "wait"})
 
 
@@ -169,8 +177,8 @@ def _of_package(package: str) -> tuple[LuaScript, ...]:
 
 
 _OWN: dict[str, Callable[[str], Use]] = {
-    "lock": partial(_permits, "lock", more=_batches),
-    "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1), permits.slot(_TOKEN, 0)]),
+    "lock": partial(_permits, "lock", more=_of_locks),
+    "semaphore": partial(_permits, "semaphore", more=_of_semaphores),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "election": partial(_leased, "election"),
     "group": partial(_leased, "group"),

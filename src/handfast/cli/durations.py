@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from handfast._engine.validate import milliseconds
+from handfast._engine.validate import head_start_microseconds, milliseconds
 
-__all__ = ["limit", "parse_duration", "parse_duration_or_zero", "span"]
+__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "span"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 UNITS: dict[str, float] = {"d": 86400, "h": 3600, "m": 60, "s": 1, "": 1, "ms": 0.001}
 """Seconds of each unit, the largest first."""
@@ -46,6 +50,24 @@ def _seconds(text: str) -> float:
 def parse_duration_or_zero(ctx: click.Context | None, param: click.Parameter | None, value: str | None) -> float | None:
     """Return the seconds, which may be 0."""
     return 0.0 if value is not None and re.fullmatch("0+(ms|s|m|h|d)?", value) else parse_duration(ctx, param, value)
+
+
+def _parse_head_start(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    seconds = parse_duration_or_zero(ctx, param, value) or 0.0
+    try:
+        head_start_microseconds(seconds)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is more than a day") from None
+    return seconds
+
+
+head_start_option: Callable[[F], F] = click.option(
+    "--head-start",
+    callback=_parse_head_start,
+    metavar="TIME",
+    default="0",
+    help="Wait as if this had come so much earlier, up to a day: before those who came within that time.",
+)
 
 
 def limit(seconds: float) -> str:

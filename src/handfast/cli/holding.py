@@ -95,12 +95,16 @@ class Ended(NamedTuple):
     """Whether the loss of the lease was known, and acted on, before it ended."""
     told_to_end: bool = False
     """Whether a signal came that asks a program to end."""
+    preempted: bool = False
+    """Whether a later request for the lease was known, and acted on, before it ended."""
 
     def exit_code(self, lease: Lease, program: str, plan: LossPlan) -> int:
         """Return our exit code once the lease has ended, and say what only the end of the lease has shown."""
-        if not (self.ran and lease.lost):
+        if not (self.ran and (lease.lost or self.preempted)):
             return self.code
-        if not self.knew_of_loss:
+        if not lease.lost:
+            return LOST
+        if not self.knew_of_loss and not self.preempted:
             say(f"the lease of {lease.name!r} was lost before {program!r} ended")
         return self.code if plan.on_lost == "ignore" else LOST
 
@@ -115,8 +119,11 @@ def run_holding(
     except OSError as error:
         return Ended(refuse_to_run(command[0], error), ran=False, exited=False, knew_of_loss=False)
     lease.add_lost_callback(signals.notify_lost)
-    code = child.supervise(plan)
-    return Ended(code, True, child.exited, child.knew_of_loss, child.told_to_end)
+    lease.add_wanted_callback(signals.notify_wanted)
+    code = child.supervise(
+        plan, lambda: f"{lease.name!r} is to be given up in {lease.remaining():.1f} s: {lease.wanted}"
+    )
+    return Ended(code, True, child.exited, child.knew_of_loss, child.told_to_end, child.knew_of_request)
 
 
 def fences_around() -> list[int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
-from handfast.cli.durations import parse_duration_or_zero, span
+from handfast.cli.durations import head_start_option, parse_duration_or_zero, span
 from handfast.cli.program import BUSY, ProgramCommand, refuse_to_run, say
 from handfast.cli.supervision.child import for_shell
 from handfast.cli.supervision.signals import ENDING, Interrupted, Signals
@@ -78,6 +78,7 @@ class LimitCommand(ProgramCommand):
     metavar="TIME",
     help="Wait at most this long; 0 does not wait. Gives up at once when it is certain to take longer.  [default: no limit]",
 )
+@head_start_option
 @server_options
 @namespace_option
 @click.pass_context
@@ -91,6 +92,7 @@ def command(
     cost: int,
     nonblock: bool,
     wait: float | None,
+    head_start: float,
     url: str,
     namespace: str,
     command: tuple[str, ...],
@@ -108,7 +110,7 @@ def command(
             with _connected(ctx, url, namespace) as client:
                 limiter = client.limiter(name, rate)
                 limiter = limiter.keyed(*keys) if keys else limiter
-                limiter.acquire(cost=cost, timeout=0.0 if nonblock else wait)
+                limiter.acquire(cost=cost, timeout=0.0 if nonblock else wait, head_start=head_start)
             # From here on a signal is kept back until its default action is restored, which ends this process.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     except Interrupted as interruption:

@@ -15,7 +15,7 @@ import click
 
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
-from handfast.cli.durations import limit, parse_duration, parse_duration_or_zero, span
+from handfast.cli.durations import head_start_option, limit, parse_duration, parse_duration_or_zero, span
 from handfast.cli.holding import (
     Ended,
     fences_around,
@@ -67,6 +67,7 @@ class Options(NamedTuple):
     keys: tuple[str, ...]
     nonblock: bool
     wait: float | None
+    head_start: float
     done_exit_code: int
     rerun: bool
     any_exit: bool
@@ -115,6 +116,7 @@ class Undone(Exception):
     metavar="TIME",
     help="Wait at most this long for another one that runs it; 0 does not wait.  [default: no limit]",
 )
+@head_start_option
 @click.option(
     "-E",
     "--done-exit-code",
@@ -205,6 +207,7 @@ def _primitive(client: Handfast, options: Options) -> Once:
         keep=options.keep,
         ttl=options.ttl,
         max_hold=options.max_hold,
+        head_start=options.head_start,
         rerun=options.rerun,
         on_running="wait" if options.waits else "raise",
         timeout=options.wait or None,

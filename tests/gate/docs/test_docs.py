@@ -54,10 +54,11 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
                 if inspect.iscoroutine(result):
                     runner.run(result)
                 ran += 1
-        made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Handfast"}]
+        made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Handfast", "AsyncHandfast"}]
         assert made or not ran, "the page has no client"
         for client in made:
-            client.close()
+            if type(client).__name__ != "AsyncHandfast":
+                client.close()
         for client in seen.values():
             if type(client).__name__ == "AsyncHandfast":
                 runner.run(client.close())

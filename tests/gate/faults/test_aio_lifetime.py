@@ -153,7 +153,7 @@ async def test_a_client_does_not_keep_records_of_released_leases(mine, raw):
         session, renewer = context.session, context.renewer
         return [
             len(book)
-            for book in (session.inbox, session.exchange.due, session._outbox, session.inbox._revoked, renewer.renewals)
+            for book in (session.inbox, session.exchange.due, session._outbox, session.inbox._told, renewer.renewals)
         ] + [len(context.leases.all()), len(renewer._cleanups), len(lock._blocks)]
 
     for _ in range(20):

@@ -114,12 +114,12 @@ class Stage:
         self.refuse = None
         self.revoked, self.gaps = [], []
         self.session = Session(self.connector, partial(Subscription, ("inbox",), "inbox control label"), 3.0)
-        self.session.on_revoked = self.on_revoked
+        self.session.on_told = self.on_told
         self.session.on_break = lambda _: self.gaps.append(True)
 
-    def on_revoked(self, token, reason):
+    def on_told(self, token, reason):
         self.revoked.append((token, reason))
-        self.session.inbox.note_revoked(token, reason)
+        self.session.inbox.note_told(token, reason)
 
     async def connect(self):
         if self.refuse is not None:
@@ -368,7 +368,7 @@ async def test_a_message_for_a_waiter_that_left_is_not_kept(stage):
     peer.say(GRANTED, push(b"revoked abc so that we know"))
     await eventually_async(lambda: stage.revoked)
     assert stage.session.is_idle
-    assert not stage.session.inbox._revoked
+    assert not stage.session.inbox._told
 
 
 # --- scripts that the server does not know, or has forgotten

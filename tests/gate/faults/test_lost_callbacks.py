@@ -85,7 +85,7 @@ def test_an_interrupt_in_a_callback_does_not_delay_the_replies_that_came_with_th
         take = session.on_frames
 
         def take_a_revocation_first(frames):
-            session.on_revoked(lease._state.token, "deploy")
+            session.on_told(lease._state.token, "deploy")
             take(frames)
 
         session.on_frames = take_a_revocation_first

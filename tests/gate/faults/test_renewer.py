@@ -61,7 +61,7 @@ def test_a_revocation_that_arrives_before_its_lease_is_added_is_not_missed(hf, m
     add = renewer.add
 
     def add_late(lease):
-        renewer.revoked(lease.token, "deploy")
+        renewer.take(lease.token, "deploy")
         add(lease)
 
     monkeypatch.setattr(renewer, "add", add_late)
@@ -90,7 +90,7 @@ def test_the_first_cleanup_begins_at_once(hf, raw, monkeypatch):
 def test_revocations_of_unknown_leases_do_not_pile_up(hf):
     renewer = hf._driver._here.renewer
     for number in range(1000):
-        renewer.revoked(b"%d" % number, "deploy")
+        renewer.take(b"%d" % number, "deploy")
     assert len(renewer._early) <= sync_renewer.MAX_EARLY
 
 

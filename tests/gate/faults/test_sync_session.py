@@ -51,7 +51,7 @@ def stage():
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
     connector = ScriptedConnector(lambda _: connection)
     revoked = []
-    session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
+    session = Session(connector, SUBSCRIBE, on_told=lambda *message: revoked.append(message))
     theirs.sendall(OPENED)
     session.open()
     theirs.recv(4096)
@@ -86,7 +86,7 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     ours, theirs = socket.socketpair()
     revoked = []
     connector = ScriptedConnector(lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close))
-    session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
+    session = Session(connector, SUBSCRIBE, on_told=lambda *message: revoked.append(message))
     behind = push(b"revoked abc deploy")
     theirs.sendall(OPENED + (b"" if replies else behind))
     session.open()

@@ -37,6 +37,9 @@ CALLS = {
     "adopt": ("adopt", {"token": "a", "owner": "control:new me"}),
     "lower": ("lower", {"token": "a", "weight": 1}),
     "resize": ("resize", {"limit": 6, "by": "me"}),
+    "overtake": ("overtake", {"token": "w2", "grace_ms": 5_000, "by": "me", "reason": "test"}),
+    "overtake at once": ("overtake", {"token": "large", "grace_ms": 0, "by": "me", "reason": "test"}),
+    "replace": ("overtake", {"token": "w2", "grace_ms": -1, "by": "", "reason": ""}),
     "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),
 }
 USUAL = {"ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100, "ticket": 0}

@@ -8,7 +8,7 @@ local peek, heard, format, floor, insert = server.peek, server.heard, string.for
 local pack, unpack_doubles = server.struct.pack, server.struct.unpack
 
 local QUEUED, FINISHED = -4503599627370496, 4503599627370496 -- as lua/lib/state.lua has them
-local HOUR_US = 3600000000
+local HOUR_US, AHEAD_FROM_US = 3600000000, 1000000
 
 local names, by_tag, by_key = {}, {}, {} -- the watched names: in order, by tag, and by the key of their state
 local finished = {} -- tokens whose requests have ended: they must neither hold nor wait again
@@ -28,6 +28,8 @@ local function read(record)
     local mark, weight, limit, claim = unpack_doubles('<dddd', record)
     local inbox = string.match(record, '^%S+', 41)
     known = {fence = mark, wait_until = mark, weight = weight, limit = limit, claim = claim, inbox = inbox}
+    known.ahead = tonumber(string.match(record, ' ahead=(%d+)', 41) or 0)
+    known.wanted = tonumber(string.match(record, ' wanted=(%d+)', 41) or math.huge)
     parsed[record] = known
   end
   return known
@@ -61,7 +63,11 @@ local function check_counters(name, state, new, caller, ticket, now)
   local waited = 0
   for _, token in ipairs(new) do
     local since = token == caller and ticket > 0 and ticket or name.tickets[token] or now
-    waited = waited + math.max(0, now - since)
+    local wait_us = math.max(0, now - since)
+    if wait_us >= AHEAD_FROM_US then
+      wait_us = math.max(0, wait_us - state.records[token].ahead)
+    end
+    waited = waited + wait_us
   end
   if not name.torn and not name.was_lost and not name.was_cut and name.grants and state.hash.size > 0 then
     if state.grants ~= name.grants + #new then
@@ -76,8 +82,10 @@ end
 -- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
 local function check_grants(name, state, caller, caller_moves, ticket, is_cut, now)
   -- A caller with a ticket comes back to its place, before those that came later.
+  -- One with a head start passes those that came within it.
   local function came_before(other, token)
-    return token ~= caller or ticket == 0 or state.queue.scores[other] < ticket + QUEUED
+    local its_ticket = ticket > 0 and ticket or now + ticket
+    return token ~= caller or ticket == 0 or state.queue.scores[other] < its_ticket + QUEUED
   end
   local new, all = nil, state.holders.order
   for i = 1, #all do
@@ -164,6 +172,10 @@ local function check_queue(name, state, script, caller, caller_moves, ticket, un
     end
     if token == caller and unsure then
       place = nil -- its position depends on the data that was lost
+    elseif not place and ticket < 0 then
+      if state.waiting < now or state.queue.scores[token] ~= math.max(1, state.waiting + ticket) + QUEUED then
+        complain(2, name, '%s is queued with a head start of %.0f us at %.0f', token, -ticket, state.queue.scores[token] - QUEUED)
+      end
     elseif not place and ticket > 0 then
       if token ~= caller or state.queue.scores[token] ~= ticket + QUEUED then
         complain(2, name, '%s is queued, and its ticket is %.0f', token, state.queue.scores[token] - QUEUED)
@@ -183,6 +195,9 @@ local function check_queue(name, state, script, caller, caller_moves, ticket, un
   for i = 1, #before do
     local token = before[i]
     local waiter = name.waiters[token]
+    if script == 'permit_overtake' and i < (was[caller] or 0) then
+      waiter = nil -- it is superseded
+    end
     if not state.queue.scores[token] and not state.holders.scores[token] and token ~= caller and waiter and not (name.torn or is_cut) then
       if is_protected(waiter, state.resized or waiter.limit, now) then
         complain(6, name, '%s waited and was removed', token)
@@ -262,12 +277,49 @@ local function check_records(name, state, now)
   end
 end
 
--- A lease ends only by its owner, by its deadline, or by a revoke whose fence is not smaller.
+-- Invariants 48 and 49: a request that overtakes has no one before it. It asks the holders to end, and takes a lease when
+-- the time is over that the first such request has left its holder.
+local function check_overtaken(name, state, reply, caller, argv, is_cut, now)
+  local place, grace_ms = name.place[caller], tonumber(argv[2])
+  if is_cut then -- it may have asked some, and not noted it
+    for _, token in ipairs(state.holders.order) do
+      name.asked[token] = state.records[token] and state.records[token].wanted
+    end
+  end
+  if not place or is_cut or name.torn then
+    return
+  elseif not (reply and reply[1] == 'asked') then
+    complain(49, name, '%s waits, and does not overtake', caller)
+    return
+  end
+  local head, first = state.queue.order[1], math.huge
+  if reply[3] == 0 and head and (name.place[head] or place) < place then
+    complain(49, name, '%s has overtaken all, and %s is before it', caller, head)
+  end
+  for token, deadline in pairs(name.held) do
+    if grace_ms >= 0 and deadline > now and not rests(token) and name.has_record[token] then
+      name.asked[token] = math.min(name.asked[token] or math.huge, now + grace_ms * 1000)
+      local its_end = name.asked[token]
+      if its_end > now then
+        first = math.min(first, its_end)
+      elseif state.holders.scores[token] then
+        complain(48, name, '%s still holds %.0f us after the end of its time', token, now - its_end)
+      end
+    end
+  end
+  if reply[2] ~= (first < math.huge and first - now or -1) then
+    complain(48, name, '%s is to come again in %.0f us, and the first end is in %.0f us', caller, reply[2], first - now)
+  end
+end
+
+-- A lease ends only by its owner, by its deadline, by a revoke whose fence is not smaller, or at the end of the time that a
+-- request that overtakes has left it.
 local function check_kept(name, state, script, caller, argv, now)
   local bound = script == 'permit_revoke' and tonumber(argv[1]) or -1
   for token, deadline in pairs(name.held) do
     if deadline > now and not state.holders.scores[token] and token ~= caller and not name.torn then
-      if name.granted[token] and name.granted[token] > bound then
+      local is_over = script == 'permit_overtake' and (name.asked[token] or math.huge) <= now
+      if name.granted[token] and name.granted[token] > bound and not is_over then
         complain('kept', name, '%s lost its lease with %.0f us left', token, deadline - now)
       end
     end
@@ -309,6 +361,7 @@ local SERVES = {
   permit_lower = {lowered = true},
   permit_resize = {resized = true},
   permit_revoke = {revoked = true},
+  permit_overtake = {asked = true},
   multi_acquire = {queued = true},
   once_acquire = {queued = true},
   once_cancel = {cancelled = true},
@@ -368,9 +421,10 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])
     end
     name.queued_in[caller] = turn
-  elseif tag and tag ~= 'lowered' and tag ~= 'begun' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
+  elseif tag and tag ~= 'lowered' and tag ~= 'asked' and tag ~= 'begun' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
     -- Of several names, one may have been taken by force. The caller hears of it, and then gives back the others.
     local lost = several and (tag == 'finished' or tag == 'lost' and (script == 'permit_renew' or script == 'permit_release'))
+    lost = lost or tag == 'gone' and not state.queue.scores[caller] -- it may have been granted
     if deadline and deadline > now and not lost and not name.torn then
       complain(4, name, '%s holds, and the reply is %s', caller, tag)
     elseif name.was_cut and tag == 'busy' then
@@ -443,8 +497,12 @@ local function remember(name, state)
     tickets[token] = state.queue.scores[token] - QUEUED
   end
   name.queue, name.place, name.waiters, name.tickets = queue, place, waiters, tickets
+  name.has_record = state.records
   local deadlines, scores, held = name.deadlines, state.holders.scores, {}
   name.held = held
+  for token in pairs(name.asked) do
+    name.asked[token] = scores[token] and name.asked[token]
+  end
   order = state.holders.order
   for i = 1, #order do
     local token = order[i]
@@ -480,7 +538,7 @@ function watch.begin(...)
   names, by_tag, by_key, finished, ghosts, parsed = {}, {}, {}, {}, {}, {}
   for _, tag in ipairs({...}) do
     local name = {tag = tag, keys = {}, queue = {}, place = {}, waiters = {}, tickets = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
-    name.granted_in, name.queued_in = {}, {}
+    name.granted_in, name.queued_in, name.asked, name.has_record = {}, {}, {}, {}
     name.keys = {state = tag .. ':state', tokens = tag .. ':tokens'}
     insert(names, name)
     by_tag[tag], by_key[name.keys.state] = name, name
@@ -530,7 +588,7 @@ local function check(script, keys, argv, reply, is_cut, now)
   local places, its_ticket = 0, nil
   for _, name in ipairs(touched) do
     local place = name.tickets[caller]
-    if place and (ticket == 0 or place == ticket) then
+    if place and (ticket <= 0 or place == ticket) then
       places, its_ticket = places + 1, place
     end
   end
@@ -542,13 +600,16 @@ local function check(script, keys, argv, reply, is_cut, now)
   caller_moves = caller_moves or unsure
   if reply and (reply[1] == 'released' or reply[1] == 'cancelled' or reply[1] == 'lowered' or reply[1] == 'resized') then
     reply.more = reply[2]
-  elseif reply and reply[1] == 'revoked' then
+  elseif reply and (reply[1] == 'revoked' or reply[1] == 'asked') then
     reply.more = reply[3]
   elseif reply and (reply[1] == 'queued' or reply[1] == 'busy') then
     reply.more = reply[reply[1] == 'queued' and 4 or 2] == 0 and 1 or 0
   end
   for _, name in ipairs(touched) do
     local state = look(name, now)
+    if script == 'permit_overtake' then
+      check_overtaken(name, state, reply, caller, argv, is_cut, now)
+    end
     check_queue(name, state, script, caller, caller_moves, ticket, unsure, is_cut, now)
     check_grants(name, state, caller, caller_moves, ticket, is_cut, now)
     check_records(name, state, now)
@@ -625,6 +686,7 @@ function watch.lost(tag, torn, forget_fences, now)
       local state = look(name, now)
       for _, token in ipairs(state.holders.order) do
         name.granted[token] = state.records[token] and state.records[token].fence
+        name.asked[token] = state.records[token] and state.records[token].wanted
       end
       remember(name, state)
     end

@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from handfast._protocol.acquire import Attempt
-from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
+from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull, Superseded
 from handfast_lab.checker.history import Kind, Outcome
 from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing, state_of
 from handfast_lab.simulator.observers import Observed, ObserverWatch
@@ -44,7 +44,7 @@ class Leased:
         """Do it."""
         order, target = self._order, self._order.target
         ON_ATTEMPT.set(self._begin)
-        if order.verb in ("acquire", "try"):
+        if order.verb in ("acquire", "try", "preempt", "replace"):
             lease = await self._get()
             if lease is not None:
                 await self._have(lease)
@@ -70,7 +70,7 @@ class Leased:
         if target.kind == "all":
             return api.lock_all(target.names, **options)
         if target.kind == "semaphore":
-            return api.semaphore(target.name, target.limit, **options)
+            return api.semaphore(target.name, target.limit, yields=target.yields, **options)
         if target.kind in ("election", "group"):
             del options["renew"]
         if target.kind == "group":
@@ -78,7 +78,8 @@ class Leased:
         if target.kind == "election":
             return api.election(target.name, value=self._client.process.name, **options)
         if target.kind == "lock":
-            return api.lock(target.name, at_least=target.at_least_ms / 1000 or None, **options)
+            at_least = target.at_least_ms / 1000 or None
+            return api.lock(target.name, at_least=at_least, yields=target.yields, **options)
         both = api.rwlock(target.name, **options)
         return both.read() if target.kind == "read" else both.write()
 
@@ -109,7 +110,7 @@ class Leased:
         self._attempt = attempt
         self._watch.asks(attempt.token)
         self._client.tokens.append(attempt.token)
-        kind: Kind = "acquire" if order.verb == "acquire" else "try_acquire"
+        kind: Kind = "try_acquire" if order.verb == "try" else "acquire"
         self._note = self._watch.note(self._client, kind, order.target, token)
 
     async def _get(self) -> Any:
@@ -120,13 +121,18 @@ class Leased:
                 lease = await primitive.join(value=client.process.name)
             elif order.verb == "acquire":
                 lease = await primitive.acquire(timeout=order.timeout, **self._options())
+            elif order.verb == "preempt":
+                lease = await primitive.preempt(timeout=order.timeout, grace=order.grace)
+            elif order.verb == "replace":
+                lease = await primitive.replace(timeout=order.timeout)
             else:
                 lease = await primitive.try_acquire(**self._options())
         except ENDS as error:
             attempt = self._attempt
             if attempt is not None:
                 watch.ended(client, attempt.token, certain=leaves_nothing(attempt))
-                in_time = order.verb == "acquire" and isinstance(error, AcquireTimeout | asyncio.CancelledError)
+                ends = AcquireTimeout, asyncio.CancelledError, Superseded
+                in_time = order.verb != "try" and isinstance(error, ends)
                 refused = isinstance(error, QueueFull | LimitExceeded)
                 outcome: Outcome = "timeout" if in_time else "refused" if refused else "failed"
                 watch.noted(self._note, outcome if watch.fates[attempt.token] == "over" else "failed")
@@ -141,7 +147,11 @@ class Leased:
         return self._got(lease)
 
     def _options(self) -> dict[str, Any]:
-        return {"permits": self._order.target.weight} if self._order.target.kind == "semaphore" else {}
+        order = self._order
+        options: dict[str, Any] = {"permits": order.target.weight} if order.target.kind == "semaphore" else {}
+        if order.verb == "acquire" and order.head_start:
+            options["head_start"] = order.head_start
+        return options
 
     def _got(self, lease: Any) -> Any:
         """Record what an acquire has returned, and return what is left to be released."""

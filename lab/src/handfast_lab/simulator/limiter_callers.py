@@ -87,7 +87,9 @@ class Limited:
             elif order.in_scope and order.target.weight == 1:
                 admission = await limiter.__aenter__()
             else:
-                admission = await limiter.acquire(cost=order.target.weight, timeout=order.timeout)
+                admission = await limiter.acquire(
+                    cost=order.target.weight, timeout=order.timeout, head_start=order.head_start
+                )
         except _ENDS as error:
             if self._attempt is not None:
                 token = self._attempt.token

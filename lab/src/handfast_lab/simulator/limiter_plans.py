@@ -34,6 +34,8 @@ class LimiterDrawing(Drawing):
         self.pausing = self._one((0.0, 0.0, 0.05, 0.2))
         self.resizing = self._one((0.0, 0.0, 0.0, 0.05, 0.2))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
+        self.urgent = self._one((0.0, 0.0, 0.0, 0.3))
+        """The share of calls with a head start."""
         self.at_once = len(self.names) > 1 and self.tempo <= 0.001 and not self.freezing
         """Whether many callers of a client ask at the same moment for different limiters, and so travel in batches."""
         if self.at_once:
@@ -107,5 +109,6 @@ class LimiterDrawing(Drawing):
             in_scope=chance() < 0.4,
             cancel_after=self._seconds(self._one((self.tempo * 6, 0.2, 5.0))) if chance() < self.cancelling else None,
             cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
+            head_start=self._one((1, 30)) if chance() < self.urgent else 0,
             settles=settles if chance() < self.settling else (),
         )

@@ -255,6 +255,11 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
   return new
 end
 
+-- The ticket of a caller that is admitted in this step: infinite if it came without one, and earlier by its head start.
+local function ticket_of(request, now)
+  return request.ticket > 0 and request.ticket or request.ticket < 0 and now + request.ticket or math.huge
+end
+
 -- L1 to L3, L5, L7, L9 and L10: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has
 -- a message that its client receives.
 local function check_admissions(name, state, new, caller, settling, reply, is_cut, now, true_now)
@@ -265,7 +270,8 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
   local before = name.before
   -- Waiters are admitted in the order of the queue, and the caller behind them.
   table.sort(order, function(one, other)
-    local its, others = before.tickets[one] or math.huge, before.tickets[other] or math.huge
+    local its = before.tickets[one] or requests[one] and ticket_of(requests[one], now) or math.huge
+    local others = before.tickets[other] or requests[other] and ticket_of(requests[other], now) or math.huge
     return its < others or its == others and one < other
   end)
   local later = {} -- by period, what those admitted later in this step cost
@@ -322,7 +328,7 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
     if state.paused_until > now and not was_admitted then
       complain(9, name, '%s is admitted %.0f us before the end of a pause', token, state.paused_until - now)
     end
-    local ticket = before.tickets[token] or request.ticket > 0 and request.ticket or math.huge
+    local ticket = before.tickets[token] or ticket_of(request, now)
     if was_admitted then
       ticket = 0
     end
@@ -385,6 +391,10 @@ local function check_queue(name, state, new, caller, ticket, settling, is_cut, n
     local known = before.tickets[token] or token == caller and ticket > 0 and ticket
     if known and state.tickets[token] ~= known then
       complain(2, name, '%s has the ticket %.0f, and had %.0f', token, state.tickets[token], known)
+    elseif not known and ticket < 0 then
+      if state.tickets[token] < now + ticket then
+        complain(2, name, '%s has a ticket of %.0f us ago', token, now - state.tickets[token])
+      end
     elseif not known then
       newcomer = token
       if state.tickets[token] < now then

@@ -46,6 +46,7 @@ class Running(Leased):
             rerun=recording.reruns,
             on_running="wait" if recording.waits else "raise",
             max_waiters=target.max_waiters,
+            head_start=self._order.head_start,
         )
 
     def _options(self) -> dict[str, Any]:

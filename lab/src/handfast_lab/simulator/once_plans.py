@@ -88,6 +88,7 @@ class OnceDrawing(Drawing):
             *(target, pause, None if chance() < 0.6 else 0.001 + self._seconds(10)),
             hold=0.0 if chance() < 0.2 else self._seconds(self.scale / 400),
             block=1.2 * self.scale / 1000 if chance() < 0.06 else 0.0,
+            head_start=self._one((1, 30)) if chance() < 0.1 else 0,
             end=self._one(ENDS),
             in_scope=chance() < 0.8,
             cancel_after=self._seconds(self._one((self.tempo * 6, 0.2, 5.0))) if chance() < self.cancelling else None,

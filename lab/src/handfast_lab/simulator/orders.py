@@ -36,6 +36,8 @@ class _Target(NamedTuple):
     limit: int = 1
     weight: int = 1
     """The number of permits, or the cost of a call of a limiter."""
+    yields: bool = True
+    """Whether a holder ends when a later request asks it to."""
     at_least_ms: int = 0
     """For how long a lock stays taken since its grant; 0 for no longer than its lease."""
     replicas: int = 0
@@ -68,8 +70,8 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``, ``done``, ``observe``, ``work``
-    or ``close``."""
+    """``acquire``, ``try``, ``preempt``, ``replace``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``,
+    ``done``, ``observe``, ``work`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
@@ -101,6 +103,10 @@ class Order(NamedTuple):
     """What a limiter's rates are set to."""
     slot: int | None = None
     """The number that a holder of a semaphore asks for."""
+    head_start: int = 0
+    """Seconds by which an ``acquire`` counts as earlier than it came."""
+    grace: float = 0.0
+    """Of a ``preempt``, the seconds that it leaves the holder."""
     settles: tuple[int, ...] = ()
     """What an admission of a limiter is settled with, after ``hold`` seconds each."""
 
@@ -134,6 +140,10 @@ class Plan(NamedTuple):
     """Whether all callers pass the same limit for each name, and it is never resized."""
     rests: bool = False
     """Whether locks stay taken after their release: then a history does not show why the next one waits."""
+    overtakes: bool = False
+    """Whether requests preempt or replace others: then leases end, and requests leave the queue, by the calls of others."""
+    calm: bool = False
+    """Whether there are no faults and no blocked event loops, so that messages come in time."""
     replicas: int = 0
     """How many replicas there are that have only what has reached them."""
     setting: str = "server"

@@ -22,7 +22,7 @@ from handfast_lab.simulator.partitions import PartitionDrawing
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 14
+VERSION = 15
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -81,6 +81,14 @@ class _PermitDrawing(Drawing):
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
         self.rests = self.kind == "lock" and self.tempo == 0.005
         """Whether some locks stay taken for a time since their grant."""
+        self.urgent = 0.3 if self.kind != "lock_all" and chance() < 0.25 else 0.0
+        """The share of requests with a head start."""
+        self.overtaking = 0.5 if self.kind == "lock" and chance() < 0.4 else 0.0
+        """The share of requests that preempt or replace others."""
+        self.calm = self.overtaking > 0 and chance() < 0.3 and setting != "replicas"
+        """Whether nothing goes wrong, so that holders hear in time that they are to end."""
+        if self.calm:
+            self.revokes, self.cancelling, self.tempo = False, 0.0, 0.001
 
     def plan(self) -> Plan:
         chance = self._chance
@@ -89,9 +97,13 @@ class _PermitDrawing(Drawing):
         kinds, rate = self._faults()
         tags = tuple(tag(self.kind, name) for name in self.names)
         uniform = not self.disagree and not self.resizes
+        if self.calm:
+            kinds, rate = (), 0.0
         return Plan(
             *(self.kind, self.names, tags, clients, self.tempo, kinds, rate),
             *(self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85, uniform, self.rests),
+            overtakes=self.overtaking > 0,
+            calm=self.calm,
             replicas=self.replicas,
             setting=self.setting,
         )
@@ -108,7 +120,7 @@ class _PermitDrawing(Drawing):
 
     def _caller(self) -> list[Order]:
         orders = [self._order() for _ in range(self._one((1, 1, 2, 2, 3)) + 2 * self.at_once)]
-        if self._chance() < 0.04:
+        if self._chance() < 0.04 and not self.calm:
             orders.append(Order("close", orders[-1].target, self._seconds(2)))
         return orders
 
@@ -132,14 +144,21 @@ class _PermitDrawing(Drawing):
         if target.kind == "lock" and self.rests and 0.4 <= roll < 0.8:
             target = target._replace(at_least_ms=300 if roll < 0.6 else 2_000)
         timeout = None if chance() < 0.5 else 0.001 + self._seconds(10)
+        verb = "try" if chance() < 0.3 else "acquire"
+        if chance() < self.overtaking:
+            verb = "preempt" if chance() < 0.7 else "replace"
+        if self.overtaking:
+            target = target._replace(yields=chance() < 0.8)
         return Order(
-            "try" if chance() < 0.3 else "acquire",
+            verb,
             *(target, pause, timeout),
+            head_start=self._one((1, 1, 30)) if chance() < self.urgent else 0,
+            grace=self._one((1.0, 5.0) if self.calm else (0.0, 0.02, 0.2, 1.0, 5.0)) if verb == "preempt" else 0.0,
             hold=0.0 if chance() < (0.7 if self.at_once else 0.2) else self._seconds(ttl / 400),
-            block=2.1 + self._seconds(ttl / 1000 - 3) if ttl >= 10_000 and chance() < 0.3 else 0.0,
+            block=2.1 + self._seconds(ttl / 1000 - 3) if ttl >= 10_000 and chance() < 0.3 and not self.calm else 0.0,
             extend_ms=self._one(TTLS) if chance() < 0.08 else 0,
             downgrade=target.kind == "write" and chance() < 0.4,
-            end=self._one(("release",) * 12 + ("drop", "fail")),
+            end=self._one(("release",) * 12 + ("release" if self.calm else "drop", "fail")),
             in_scope=chance() < 0.7,
             cancel_after=self._seconds(self._one((self.tempo * 6, 0.2, 5.0))) if chance() < self.cancelling else None,
             cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
@@ -174,20 +193,20 @@ class _ElectionDrawing(_PermitDrawing):
         super().__init__(chance, setting)
         self.kind, self.limit, self.names = self.observed, 1, self.names[:2]
         self.at_once = self.disagree = self.resizes = self.rests = False
+        self.overtaking = 0.0
         self.calm = chance() < 0.2
         """Whether nothing goes wrong, so that observers hear of all at once."""
         if self.calm:
             self.revokes, self.cancelling, self.tempo = False, 0.0, 0.001
 
     def plan(self) -> Plan:
-        plan = super().plan()._replace(parts=self.parts)
-        return plan._replace(faults=(), rate=0.0) if self.calm else plan
+        return super().plan()._replace(parts=self.parts)
 
     def _order(self) -> Order:
         chance = self._chance
         order = super()._order()
         if self.calm:
-            order = order._replace(block=0.0, timeout=None)
+            order = order._replace(timeout=None)
         if order.verb in ("acquire", "try") and chance() < 0.4:
             return Order("observe", order.target, order.pause, cancel_after=0.001 + self._seconds(40.0))
         return order._replace(end="drop") if chance() < 0.15 else order  # its end is announced by no one

@@ -12,7 +12,7 @@ from struct import unpack
 from typing import Any
 
 from handfast._engine import batches, once
-from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE, REVOKE
+from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE, REVOKE, SLOT
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
@@ -43,7 +43,7 @@ _LOSING_MESSAGES = frozenset({"lost messages", "lost reply"})
 _ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE, once.CANCEL))
 _ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE, once.ACQUIRE))
 _REVOKE = REVOKE.name.encode()
-_MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode(), batches.ACQUIRE.name.encode()}
+_MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode(), SLOT.name.encode(), batches.ACQUIRE.name.encode()}
 
 
 @dataclass
@@ -109,8 +109,8 @@ class Watch:
         self.findings: list[str] = []
         self.history: list[Operation] = []
         """The operations of the clients, if ``records`` is true."""
-        self.revoked = False
-        """Whether an operator revoked leases."""
+        self.revoked: bool = plan.overtakes and not plan.calm
+        """Whether an operator, or a request that preempts, may have taken leases away."""
         self.fates: dict[bytes, str] = {}
         """The state of each token: ``asking``, ``held``, ``ending`` (its owner has left, and the driver is undoing it),
         ``over``, ``dropped`` or ``dead``."""

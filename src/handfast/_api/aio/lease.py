@@ -14,13 +14,13 @@ from handfast._api.aio.scope import AsyncLeaseScope
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
-from handfast._drivers.losses import run_lost_callbacks
+from handfast._drivers.losses import WhenWanted, run_lost_callbacks
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
-from handfast.errors import LeaseLost, NotHeld
+from handfast.errors import LeaseLost, NotHeld, Preempted
 
 __all__ = ["AsyncLease"]
 
@@ -43,7 +43,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
             save(order, fence=lease.fence)
     """
 
-    __slots__ = ("_lost_event",)
+    __slots__ = ("_lost_event", "_wanted_event")
 
     _instead = "use detach() to give it to another process"
 
@@ -101,6 +101,21 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         return self._lost_event
 
     @property
+    def wanted(self) -> str | None:
+        """Why a later request asks the holder to end, see `Lock.preempt`; None while none does. Takes no I/O."""
+        wanted = self._state.wanted
+        return None if wanted is None else wanted.reason
+
+    @property
+    def wanted_event(self) -> asyncio.Event:
+        """An event that is set when a later request asks the holder to end, for work outside of a ``with`` block."""
+        event: asyncio.Event | None = getattr(self, "_wanted_event", None)  # few leases have one
+        if event is None:
+            event = self._wanted_event = asyncio.Event()
+            self._on_wanted(event.set)
+        return event
+
+    @property
     def waited(self) -> float:
         """Seconds from the call that acquired the lease to its grant; at most one round trip less than the caller waited.
 
@@ -129,6 +144,8 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         revocation on its way; only the fence protects against that.
 
         Raises:
+            Preempted: A later request asks the holder to end. Raised once, and not in a block that was cancelled for it: code
+                that cleans up may go on to check.
             LeaseLost: The lease was lost.
             NotHeld: The lease was released or detached.
         """
@@ -136,6 +153,8 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
             raise LeaseLost(self.name, self.fence, self._state.loss or "")
         if self._released:
             raise NotHeld(self.name)
+        if self._state.wanted is not None and self._on_lost == "raise" and self._state.claim_yield():
+            self._report_wanted()
 
     async def extend(self, ttl: Duration) -> None:
         """Extend the lease to ``ttl`` seconds from now, unless it lasts longer already. Takes one round trip.
@@ -238,11 +257,33 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         # sync only: callback = partial(self._driver.callbacks.call, callback, self.name)
         self._on_loss(callback)
 
+    def add_wanted_callback(self, callback: Callable[[], object]) -> None:
+        """Call a function once when a later request asks the holder to end, or at once if one has; see `wanted`.
+
+        It is called as those of `add_lost_callback` are.
+
+        Args:
+            callback: A function without arguments. Its result is ignored.
+        """
+        callback = partial(copy_context().run, callback)
+        # sync only: callback = partial(self._driver.callbacks.call, callback, self.name)
+        self._on_wanted(callback)
+
     def _on_loss(self, action: Callable[[], object]) -> None:
         """Perform an action, which does not wait, when the lease is lost, or now if it was lost already."""
         self._state.callbacks.append(action)
         if self.lost:
             run_lost_callbacks(self._state)
+
+    def _on_wanted(self, action: Callable[[], object]) -> None:
+        """Perform an action, which does not wait, when a later request asks the holder to end, or now if one has."""
+        self._state.callbacks.append(WhenWanted(action))
+        if self._state.wanted is not None:
+            action()
+
+    def _report_wanted(self) -> None:
+        if (wanted := self._state.wanted) is not None:
+            raise Preempted(self.name, self.fence, wanted.reason, wanted.by, wanted.grace)
 
     def _report_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._state.loss or "")

@@ -14,7 +14,14 @@ from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import check_int, milliseconds, pause_seconds, reply_seconds, wait_seconds
+from handfast._engine.validate import (
+    check_int,
+    head_start_microseconds,
+    milliseconds,
+    pause_seconds,
+    reply_seconds,
+    wait_seconds,
+)
 from handfast._kinds import MAX_PERMITS
 from handfast._naming import name_publicly
 from handfast._objects import AsyncBlockOnly, Named
@@ -156,6 +163,7 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         *_args: Never,
         cost: int = 1,
         timeout: Duration | None = None,
+        head_start: Duration | None = None,
         **_options: Never,
     ) -> Awaitable[AsyncAdmission]:
         """Be admitted, and wait in the queue until it is this call's turn.
@@ -168,6 +176,9 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
             cost: What the call counts for, from 1 to the smallest limit.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
                 (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the call counts as earlier than it
+                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
+                object.
 
         Returns:
             The admission. There is nothing to release; `Admission.settle` is for calls whose cost is known only later.
@@ -176,8 +187,8 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
             RateLimited: It was not admitted within the ``timeout``, or is certain not to be.
             LimitExceeded: An operator has set a rate with a limit below the cost.
             QueueFull: The queue has ``max_waiters`` calls already.
-            TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
-            ValueError: ``cost`` or ``timeout`` is out of range.
+            TypeError: ``cost`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
+            ValueError: ``cost``, ``timeout`` or ``head_start`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
@@ -188,6 +199,8 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         if cost != 1 or type(cost) is not int:
             attempt.request = self._costing(cost)
+        if head_start is not None:
+            attempt.request = attempt.request.with_head_start(head_start_microseconds(head_start))
         return self._admitted(attempt, seconds)
 
     @undoing

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._api.aio.preemptible import AsyncPreemptible
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
 
 __all__ = ["AsyncLock"]
 
 
-class AsyncLock(AsyncInspectable, AsyncPrimitive[AsyncLease]):
+class AsyncLock(AsyncInspectable, AsyncPreemptible[AsyncLease]):
     """A named lock: one holder at a time, first come first served. Made by the client's ``lock()``.
 
     Use it as a context manager, call `acquire` or `try_acquire` for a lease, or decorate a function with it. The object

@@ -70,12 +70,14 @@ class AsyncItemLease(AsyncLease):
         self._on_loss(self._end)
 
     @property
-    def wanted(self) -> bool:
-        """True if the work must stop: the item is assigned to another worker, or the lease has ended. Takes no I/O.
+    def wanted(self) -> str | None:
+        """Why the work must stop: the item is assigned to another worker, or the lease has ended. None while it goes on.
 
-        If the worker does not stop, it loses the lease a ``ttl`` later.
+        Takes no I/O. If the worker does not stop, it loses the lease a ``ttl`` later.
         """
-        return self._wanted.is_set() or self.lost
+        if not (self.lost or self._wanted.is_set()):
+            return None
+        return self._state.loss or "the item is assigned to another worker"
 
     @property
     def wanted_event(self) -> asyncio.Event:

@@ -1,7 +1,8 @@
-"""The scopes of asyncio: ``async with`` blocks that hold a lease and that end when it is lost.
+"""The scopes of asyncio: ``async with`` blocks that hold a lease and that end when it is lost or wanted.
 
-A lost lease ends its block the way `asyncio.timeout` ends one: it cancels the task that runs the block, and when that
-cancellation leaves the block, it is taken off the task and becomes LeaseLost. A cancellation by another cause wins, and
+A lost lease ends its block the way `asyncio.timeout` ends one, and so does a later request that asks its holder to end: it
+cancels the task that runs the block, and when that cancellation leaves the block, it is taken off the task and becomes
+LeaseLost, or Preempted. A cancellation by another cause wins, and
 so does any other exception of the block. Timeouts may be nested inside and around it.
 
 The cancellation comes from a callback of the event loop, so the task is suspended at an await of the block and can't
@@ -36,20 +37,28 @@ L = TypeVar("L", bound="AsyncLeaseScope")
 
 
 class Guard:
-    """Watches one block of one task; with ``cancels``, a loss of the lease cancels the block."""
+    """Watches one block of one task; with ``cancels``, a loss of the lease cancels the block.
 
-    __slots__ = ("_cancel_requests", "_cancelled", "_state", "_task")
+    So does a later request that asks its holder to end. Of several blocks within each other that cancels the outermost, and
+    its code to clean up is cancelled only by a loss.
+    """
+
+    __slots__ = ("_cancel_requests", "_cancels", "_state", "_task")
 
     def __init__(self, state: LeaseState, task: asyncio.Task[Any] | None, *, cancels: bool) -> None:
         self._task = task
         self._cancel_requests = 0 if task is None else task.cancelling()
-        self._cancelled = False
+        self._cancels = 0
         self._state = state
         if not cancels:
             return
-        state.callbacks.append(self._cancel)
-        if state.loss is not None and task is not None:  # the callbacks have run already
-            task.get_loop().call_soon(self._cancel)
+        state.callbacks.append(self)
+        if task is None:
+            return
+        if state.loss is not None:  # the callbacks have run already
+            task.get_loop().call_soon(self)
+        elif state.wanted is not None:
+            task.get_loop().call_soon(self.on_wanted)
 
     def leave(self, error: BaseException | None) -> bool:
         """Stop watching.
@@ -58,24 +67,35 @@ class Guard:
         """
         task, self._task = self._task, None
         try:  # noqa: SIM105 -- every block passes here, and this is a third of the instructions
-            self._state.callbacks.remove(self._cancel)
+            self._state.callbacks.remove(self)
         except ValueError:  # it was called
             pass
-        if not self._cancelled or task is None:
+        if not self._cancels or task is None:
             return False
-        return task.uncancel() <= self._cancel_requests and isinstance(error, asyncio.CancelledError)
+        left = 0
+        for _ in range(self._cancels):
+            left = task.uncancel()
+        return left <= self._cancel_requests and isinstance(error, asyncio.CancelledError)
 
-    def _cancel(self) -> None:
+    def __call__(self) -> None:
+        """Cancel the block, since the lease was lost."""
+        self._cancel(self, "the lease was lost")
+
+    def on_wanted(self) -> None:
+        """Cancel the block, since a later request asks its holder to end, unless it knows that already."""
+        self._cancel(self.on_wanted, "a later request asks the holder to end", self._state.claim_yield)
+
+    def _cancel(self, again: Callable[[], object], why: str, claim: Callable[[], bool] = lambda: True) -> None:
         task = self._task
-        if task is None or self._cancelled:
+        if task is None:
             return
         loop = task.get_loop()
         if not runs_here(loop):
-            call_on(loop, self._cancel)
+            call_on(loop, again)
         elif task is asyncio.current_task():
-            loop.call_soon(self._cancel)
-        else:
-            self._cancelled = task.cancel("the lease was lost")
+            loop.call_soon(again)
+        elif claim():
+            self._cancels += task.cancel(why)
 
 
 class AsyncLeaseScope:
@@ -102,14 +122,16 @@ class AsyncLeaseScope:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        lost_in_block = False
+        ended_here = False
         if guards := self._guards:
             self._guards = guards[:-1]
-            lost_in_block = guards[-1].leave(exc)
-        if self._state.is_released and not lost_in_block:
+            ended_here = guards[-1].leave(exc)
+        if self._state.is_released and not ended_here:
             return
-        if not await self._leave(None if lost_in_block else exc):
+        if not await self._leave(None if ended_here else exc):
             self._report_loss()
+        elif ended_here:
+            self._report_wanted()
 
     if not TYPE_CHECKING:  # type checkers refuse the call by themselves
 
@@ -143,6 +165,10 @@ class AsyncLeaseScope:
     @abstractmethod
     def _report_loss(self) -> None:
         """Raise LeaseLost, or warn of the loss."""
+
+    @abstractmethod
+    def _report_wanted(self) -> None:
+        """Raise Preempted if a later request has asked the holder to end."""
 
 
 class AsyncPrimitiveScope(Generic[L]):

@@ -6,11 +6,11 @@ from typing import Never
 
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._api.aio.preemptible import AsyncPreemptible
 from handfast._api.aio.scope import acquire_context
 from handfast._api.foreign import unknown_options
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import check_int, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, head_start_microseconds, reply_seconds, wait_seconds
 from handfast._kinds import MAX_PERMITS, MAX_SLOTS
 from handfast._naming import name_publicly
 from handfast._protocol import admin
@@ -79,7 +79,7 @@ class AsyncSemaphoreLease(AsyncLease):
         return found
 
 
-class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
+class AsyncSemaphore(AsyncInspectable, AsyncPreemptible[AsyncSemaphoreLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
@@ -110,6 +110,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
         *_args: Never,
         permits: int = 1,
         timeout: Duration | None = None,
+        head_start: Duration | None = None,
         # sync only: cancel: CancelEvent | None = None,
         **_options: Never,
     ) -> AsyncSemaphoreLease:
@@ -126,6 +127,9 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
             permits: How many permits, from 1 to `limit`.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
                 (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than it
+                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
+                object.
 
         Returns:
             The lease of the permits. Enter it with ``with``, or release it when the work is done.
@@ -135,8 +139,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
             AcquireCancelled: Sync API only: ``cancel`` was set.
             QueueFull: The queue has ``max_waiters`` requests already.
             LimitExceeded: The semaphore was resized to fewer permits than requested.
-            TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
-            ValueError: ``permits`` or ``timeout`` is out of range.
+            TypeError: ``permits`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
+            ValueError: ``permits``, ``timeout`` or ``head_start`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
@@ -145,7 +149,10 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncSemaphoreLease]):
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
+        request = self._request.with_weight(check_int(permits, "permits", self.limit))
+        if head_start is not None:
+            request = request.with_head_start(head_start_microseconds(head_start))
+        attempt = self._driver.attempt(request)
         try:
             return self._lease(
                 await self._driver.acquire(

@@ -39,6 +39,7 @@ from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_choice,
     check_int,
+    head_start_microseconds,
     milliseconds,
     parameter_names,
     replica_milliseconds,
@@ -205,8 +206,10 @@ class Handfast(BlockOnly, PublicObject):
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
+        yields: bool = True,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        head_start: Duration = 0.0,
         at_least: Duration | None = None,
         max_hold: Duration | None = None,
         min_replicas: int = 0,
@@ -226,10 +229,16 @@ class Handfast(BlockOnly, PublicObject):
             renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a
                 RuntimeWarning when the block ends.
+            yields: Whether a later request that asks the holder to end (see `Lock.preempt`) cancels its ``with`` block, and
+                has `Lease.check` raise. With False the holder is only told, by `Lease.wanted` and `Lease.wanted_event`; the
+                lease ends with the grace all the same. Nor does it interrupt with ``on_lost="warn"``.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another
                 limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
                 indefinitely.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a request counts as earlier than it
+                came, unless ``acquire()`` is given another one: for work that is urgent. A request passes those who came
+                within that time, and no one who has waited longer. It takes nothing from the holder.
             at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since
                 a lease was granted, by the server's clock, even if its holder releases it earlier or dies. For work
                 that is to run once a period on machines whose clocks differ: choose a little less than the period. None
@@ -260,6 +269,8 @@ class Handfast(BlockOnly, PublicObject):
                 renew=renew,
                 max_waiters=max_waiters,
                 timeout=timeout,
+                head_start=head_start,
+                yields=yields,
                 max_hold=max_hold,
                 at_least=at_least,
                 acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
@@ -274,8 +285,10 @@ class Handfast(BlockOnly, PublicObject):
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
+        yields: bool = True,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        head_start: Duration = 0.0,
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
@@ -306,6 +319,8 @@ class Handfast(BlockOnly, PublicObject):
                 renew=renew,
                 max_waiters=max_waiters,
                 timeout=timeout,
+                head_start=head_start,
+                yields=yields,
                 max_hold=max_hold,
                 acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
             ),
@@ -372,8 +387,10 @@ class Handfast(BlockOnly, PublicObject):
         ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
+        yields: bool = True,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        head_start: Duration = 0.0,
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
@@ -408,6 +425,8 @@ class Handfast(BlockOnly, PublicObject):
                 renew=renew,
                 max_waiters=max_waiters,
                 timeout=timeout,
+                head_start=head_start,
+                yields=yields,
                 max_hold=max_hold,
                 acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
             ),
@@ -424,6 +443,7 @@ class Handfast(BlockOnly, PublicObject):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        head_start: Duration = 0.0,
         max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
@@ -458,6 +478,7 @@ class Handfast(BlockOnly, PublicObject):
                 renew=renew,
                 max_waiters=max_waiters,
                 timeout=timeout,
+                head_start=head_start,
                 max_hold=max_hold,
                 acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
             ),
@@ -474,6 +495,7 @@ class Handfast(BlockOnly, PublicObject):
         on_limit: OnLimit = "wait",
         timeout: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        head_start: Duration = 0.0,
         by: str | Iterable[str] | None = None,
         enforce: bool = True,
         **_options: Never,
@@ -500,6 +522,8 @@ class Handfast(BlockOnly, PublicObject):
             timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or
                 less does not wait. None, or more than 366 days, waits indefinitely.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a call that waits counts as earlier
+                than it came, unless ``acquire()`` is given another one. As in `lock`.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
                 limits of its own; see `Limiter.keyed`.
             enforce: With False, all calls are admitted at once and counted, and `Admission.exceeded` says which of them
@@ -527,6 +551,7 @@ class Handfast(BlockOnly, PublicObject):
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=0.0 if on_limit == "raise" else wait_seconds(timeout),
             enforce=enforce,
+            head_start_us=head_start_microseconds(head_start),
         )
         return Limiter(self._driver, request, parameter_names(by))
 
@@ -727,6 +752,7 @@ class Handfast(BlockOnly, PublicObject):
         timeout: Duration | None = None,
         max_hold: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        head_start: Duration = 0.0,
         by: str | Iterable[str] | None = None,
         dumps: Callable[[Any], bytes] | None = None,
         loads: Callable[[bytes], Any] | None = None,
@@ -764,6 +790,8 @@ class Handfast(BlockOnly, PublicObject):
             max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which a run counts as lost
                 though its process lives: its lease is not renewed any longer. None renews it without a limit.
             max_waiters: Queue length at which a call raises QueueFull, from 1 to 1,000,000,000.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a call that waits counts as earlier
+                than it came. As in `lock`.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several; see
                 `Once.keyed`.
             dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as
@@ -794,7 +822,14 @@ class Handfast(BlockOnly, PublicObject):
         failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
         request = OnceRequest(
             KeySet(self._namespace, "once", name),
-            lease_options(ttl, max_waiters=max_waiters, timeout=timeout if waits else 0.0, max_hold=max_hold),
+            lease_options(
+                ttl,
+                max_waiters=max_waiters,
+                timeout=timeout if waits else 0.0,
+                max_hold=max_hold,
+                head_start=head_start,
+                yields=False,
+            ),
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,
             pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,

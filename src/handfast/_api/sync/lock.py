@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
-from handfast._api.sync.primitive import Primitive
+from handfast._api.sync.preemptible import Preemptible
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
 
 __all__ = ["Lock"]
 
 
-class Lock(Inspectable, Primitive[Lease]):
+class Lock(Inspectable, Preemptible[Lease]):
     """A named lock: one holder at a time, first come first served. Made by the client's ``lock()``.
 
     Use it as a context manager, call `acquire` or `try_acquire` for a lease, or decorate a function with it. The object

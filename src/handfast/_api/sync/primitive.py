@@ -24,12 +24,21 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.validate import MAX_LABEL_BYTES, check_cancel, check_choice, reply_seconds, utf8, wait_seconds
+from handfast._engine.validate import (
+    MAX_LABEL_BYTES,
+    check_cancel,
+    check_choice,
+    grace_milliseconds,
+    head_start_microseconds,
+    reply_seconds,
+    utf8,
+    wait_seconds,
+)
 from handfast._objects import BlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import CancelEvent, Duration, OnBusy, OnLost
-from handfast.errors import AcquireTimeout, QueueFull
+from handfast.errors import AcquireTimeout, QueueFull, Superseded
 
 __all__ = ["Primitive"]
 
@@ -59,6 +68,7 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         self,
         *_args: Never,
         timeout: Duration | None = None,
+        head_start: Duration | None = None,
         cancel: CancelEvent | None = None,
         **_options: Never,
     ) -> L:
@@ -80,6 +90,9 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         Args:
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
                 (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than it
+                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
+                object.
             cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
                 anything is sent, and then every 50 ms. A call to a server that does not answer is not
                 interrupted.
@@ -98,15 +111,18 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
-            TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
-            ValueError: ``timeout`` is not a number (``nan``).
+            TypeError: ``timeout`` or ``head_start`` is neither a number nor a timedelta, ``head_start`` is given for several
+                locks, or ``cancel`` can't be asked whether it is set.
+            ValueError: ``timeout`` is not a number (``nan``), or ``head_start`` is out of range.
         """
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
         if cancel is not None:
             check_cancel(cancel)
-        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.attempt(self._request)
+        seconds, request = self._request.timeout if timeout is None else wait_seconds(timeout), self._request
+        if head_start is not None:
+            request = request.with_head_start(head_start_microseconds(head_start))
+        attempt = self._driver.attempt(request)
         try:
             return self._existing_lease(attempt, waits=True) or self._lease(
                 self._driver.acquire(
@@ -234,7 +250,7 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
 
     @overload
     def __call__(
-        self, /, *, timeout: Duration | None = None, on_busy: OnBusy
+        self, /, *, timeout: Duration | None = None, on_busy: OnBusy, grace: Duration | None = None
     ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
     def __call__(
@@ -244,6 +260,7 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
         *,
         timeout: Duration | None = None,
         on_busy: OnBusy = "raise",
+        grace: Duration | None = None,
     ) -> Callable[..., Any]:
         """Decorate a function to hold this while it runs. Each call acquires a lease of its own.
 
@@ -258,26 +275,45 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
             @hf.lock("nightly")(on_busy="skip")
             def nightly(): ...
 
+            @hf.lock("turn:{conversation}")(on_busy="preempt", grace=5)
+            def answer(conversation, message): ...
+
         Args:
             function: What to decorate. Without it, a decorator is returned.
             timeout: Seconds that a call waits at most: a number or a timedelta. 0 or less does not wait; more than 366
                 days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with; if that is
                 None, too, a call that would skip does not wait, and others wait indefinitely.
-            on_busy: What a call does if it does not get a lease in time, or the queue is full: "raise" AcquireTimeout
-                or QueueFull, or "skip" the function and return None.
+            on_busy: What a call does while others hold it: wait, and "raise" AcquireTimeout or QueueFull if it does not get
+                a lease in time; "skip" the function then, and return None; "replace" all calls that wait, see
+                `Lock.replace`; or "preempt" the one that runs, see `Lock.preempt`. A call whose place in the queue a later
+                one has taken returns None, except with "raise", where it raises Superseded. The last two are for locks.
+            grace: With ``on_busy="preempt"``: seconds that the call that runs has to end, from 0 to 366 days; None for 5 s.
 
         Raises:
-            TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
+            TypeError: The function is of a kind that cannot be decorated, an argument has the wrong type, or ``on_busy`` is
+                for locks only.
             ValueError: A field of the name is no parameter of the function, or an argument is out of range.
         """
-        skips = check_choice(on_busy, "on_busy", OnBusy) == "skip"
+        check_choice(on_busy, "on_busy", OnBusy)
+        if grace is not None and on_busy != "preempt":
+            raise ValueError(f"grace has no use with on_busy={on_busy!r}; leave it out")
+        if grace is not None:
+            grace_milliseconds(grace)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        if skips and timeout is None and seconds is None:
+        if on_busy == "skip" and timeout is None and seconds is None:
             seconds = 0.0
-        decorate = functools.partial(self._decorated, timeout=seconds, skips=skips)
+        enter = self._entering(on_busy, {} if grace is None else {"grace": grace})
+        decorate = functools.partial(self._decorated, timeout=seconds, on_busy=on_busy, enter=enter)
         return decorate if function is None else decorate(function)
 
-    def _decorated(self, function: Callable[P, R], *, timeout: float | None, skips: bool) -> Callable[P, R | None]:
+    def _decorated(
+        self,
+        function: Callable[P, R],
+        *,
+        timeout: float | None,
+        on_busy: OnBusy,
+        enter: Callable[[Self], Any],
+    ) -> Callable[P, R | None]:
         function = plain_function(function)
         template = NameTemplate.of(self._request.names, function)
         plain = self._like(self._request.adapted(str, timeout))
@@ -289,15 +325,27 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
                 primitive = self._like(self._request.adapted(template.filled(args, kwargs), timeout))
             is_held = False
             try:
-                with primitive:
+                with enter(primitive):
                     is_held = True
                     return function(*args, **kwargs)
             except (AcquireTimeout, QueueFull):
-                if is_held or not skips:
+                if is_held or on_busy != "skip":
+                    raise
+                return None
+            except Superseded:
+                if is_held or on_busy == "raise":
                     raise
                 return None
 
         return holding
+
+    def _entering(self, on_busy: OnBusy, _options: dict[str, Any]) -> Callable[[Self], Any]:
+        """Return what makes the context of one call of a decorated function. Raises TypeError for what locks only do."""
+        if on_busy in ("replace", "preempt"):
+            raise TypeError(
+                f"on_busy={on_busy!r} needs a single holder, which {self!r} may not have; use a lock, lock()"
+            )
+        return lambda primitive: primitive
 
     def _like(self, request: Any) -> Self:
         """Return a primitive of the same kind for another request."""

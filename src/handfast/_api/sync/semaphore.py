@@ -8,9 +8,9 @@ from typing import Never
 from handfast._api.foreign import unknown_options
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
-from handfast._api.sync.primitive import Primitive
+from handfast._api.sync.preemptible import Preemptible
 from handfast._engine.calls import PermitRequest
-from handfast._engine.validate import check_int, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, head_start_microseconds, reply_seconds, wait_seconds
 from handfast._kinds import MAX_PERMITS, MAX_SLOTS
 from handfast._naming import name_publicly
 from handfast._protocol import admin
@@ -77,7 +77,7 @@ class SemaphoreLease(Lease):
         return found
 
 
-class Semaphore(Inspectable, Primitive[SemaphoreLease]):
+class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
@@ -104,6 +104,7 @@ class Semaphore(Inspectable, Primitive[SemaphoreLease]):
         *_args: Never,
         permits: int = 1,
         timeout: Duration | None = None,
+        head_start: Duration | None = None,
         cancel: CancelEvent | None = None,
         **_options: Never,
     ) -> SemaphoreLease:
@@ -120,6 +121,9 @@ class Semaphore(Inspectable, Primitive[SemaphoreLease]):
             permits: How many permits, from 1 to `limit`.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
                 (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than it
+                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
+                object.
             cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
                 anything is sent, and then every 50 ms. A call to a server that does not answer is not
                 interrupted.
@@ -132,8 +136,8 @@ class Semaphore(Inspectable, Primitive[SemaphoreLease]):
             AcquireCancelled: Sync API only: ``cancel`` was set.
             QueueFull: The queue has ``max_waiters`` requests already.
             LimitExceeded: The semaphore was resized to fewer permits than requested.
-            TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
-            ValueError: ``permits`` or ``timeout`` is out of range.
+            TypeError: ``permits`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
+            ValueError: ``permits``, ``timeout`` or ``head_start`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
@@ -142,7 +146,10 @@ class Semaphore(Inspectable, Primitive[SemaphoreLease]):
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
+        request = self._request.with_weight(check_int(permits, "permits", self.limit))
+        if head_start is not None:
+            request = request.with_head_start(head_start_microseconds(head_start))
+        attempt = self._driver.attempt(request)
         try:
             return self._lease(
                 self._driver.acquire(

@@ -25,10 +25,10 @@ from handfast._drivers.aio.deadlines import Deadlines
 from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.clock import monotonic
-from handfast._drivers.losses import run_lost_callbacks
+from handfast._drivers.losses import heard, run_lost_callbacks
 from handfast._engine.effects import Call, Steps
 from handfast._engine.keys import control_channel, inbox_channel
-from handfast._engine.messages import Subscription
+from handfast._engine.messages import Subscription, Told
 from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable, release
 from handfast._protocol.retry import UNDO_WAIT
@@ -80,7 +80,7 @@ class Context:
 
             self._watch = PrimaryWatch(connector, self.reconnect)
         self.renewer = Renewer(self.session_for, self.leases, make_sessions if connector.takes_threads else None)
-        self.session.on_revoked = self._on_revoked
+        self.session.on_told = self._on_told
         self.session.on_break = self.renewer.on_break
         self.session.on_unreachable = self.renewer.on_unreachable
         self._release_at_end = release_at_end
@@ -171,10 +171,10 @@ class Context:
     def _connections(self) -> list[Session | Router | PrimaryWatch]:
         return [*self._sessions.all(), *([] if self._watch is None else [self._watch])]
 
-    def _on_revoked(self, token: bytes, reason: str) -> None:
-        """Take a revocation: it concerns a lease that is held, or a grant that its waiter has not seen yet."""
-        if not self.renewer.revoked(token, reason):
-            self.session.note_revoked(token, reason)
+    def _on_told(self, token: bytes, told: Told) -> None:
+        """Take a message for a holder: it concerns a lease that is held, or a grant that its waiter has not seen yet."""
+        if not self.renewer.take(token, told):
+            self.session.note_told(token, heard(told))
 
     def _end(self, error: Exception) -> None:
         self._ended = True

@@ -311,8 +311,8 @@ class AsyncDriver(Contexts):
         attempt.owner.renewer.add(lease)
         if log.lease_log.isEnabledFor(DEBUG):
             log.acquired(lease)
-        if attempt.revoked is not None:  # asyncio only
-            attempt.owner.lose(lease, attempt.revoked)  # asyncio only
+        if attempt.told is not None:  # asyncio only
+            attempt.owner.renewer.tell(lease, attempt.told)  # asyncio only
         return lease
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import copy_exception
 from handfast._engine.effects import Call, Confirmation, GrantMessage, Park, Waking
+from handfast._engine.messages import Told
 
 __all__ = ["Inbox"]
 
@@ -43,7 +44,7 @@ class Inbox:
         self._loop = asyncio.get_running_loop()
         self._confirm = confirm
         self._received: dict[bytes, GrantMessage | _Disconnected | _Parked | None] = {}
-        self._revoked: dict[bytes, str] = {}
+        self._told: dict[bytes, Told] = {}
         self._failure: Exception | None = None
 
     def __len__(self) -> int:
@@ -58,13 +59,13 @@ class Inbox:
         Those that came before concern an earlier grant.
         """
         self._received[token] = None
-        if self._revoked:
-            self._revoked.pop(token, None)
+        if self._told:
+            self._told.pop(token, None)
 
-    def unregister(self, token: bytes) -> str | None:
-        """Drop messages for this token from now on. Return the reason if its grant was revoked in the meantime."""
+    def unregister(self, token: bytes) -> Told | None:
+        """Drop messages for this token from now on. Return the message that came for its holder in the meantime, if any."""
         self._received.pop(token, None)
-        return self._revoked.pop(token, None) if self._revoked else None
+        return self._told.pop(token, None) if self._told else None
 
     async def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
@@ -95,10 +96,10 @@ class Inbox:
         elif token in self._received:
             self._received[token] = message
 
-    def note_revoked(self, token: bytes, reason: str) -> None:
-        """Keep the news that a grant was revoked before its waiter saw it."""
+    def note_told(self, token: bytes, told: Told) -> None:
+        """Keep a message for a holder that has not seen its grant yet."""
         if token in self._received:
-            self._revoked[token] = reason
+            self._told[token] = told
 
     def wake(self, token: bytes) -> None:
         """Wake a waiter, or have it ask again instead of parking: its slot of a cluster is elsewhere."""

@@ -45,7 +45,7 @@ async def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
     With None each call has the time that the server has for a reply.
 
     An attempt learns of a call that was not sent, since the connection for it was refused; of one without a reply; and
-    of a grant that was revoked. Messages for it are of no use afterwards.
+    of a message for the holder of its grant. Messages for it are of no use afterwards.
     """
     retry_for = context.session.retry_for if retry_for is None else retry_for
     try:
@@ -99,7 +99,7 @@ async def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
         raise
     finally:
         if attempt is not None:
-            attempt.revoked = context.session.forget(attempt.token)
+            attempt.told = context.session.forget(attempt.token)
 
 
 async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:

@@ -28,6 +28,7 @@ from handfast._drivers.aio.stand_in import StandIn
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
 from handfast._engine.effects import Call, Steps
+from handfast._engine.messages import Told
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.retry import CLEANUP_FOR, CLEANUP_PAUSE_S, Cleanup
 
@@ -94,13 +95,18 @@ class Renewer(LossNotifier):
         self._send_cleanup(cleanup, done)
         return done
 
-    def revoked(self, token: bytes, reason: str) -> bool:
-        """Take a revocation from the server. Return False if no lease here has that token."""
+    def take(self, token: bytes, told: Told) -> bool:
+        """Take what the server tells a holder. Return False if no lease here has that token."""
         lease = self._leases.get(token)
         if lease is None:
             return False
-        self.lose(lease, reason)
+        self.tell(lease, told)
         return True
+
+    def tell(self, lease: LeaseState, told: Told) -> None:
+        super().tell(lease, told)
+        if lease.due_at < self._wakes_at:
+            self._wake_at(lease.due_at)
 
     def on_break(self, error: Exception) -> None:
         """Renew every lease now: while the connection was down, the message that one was revoked may have been lost."""

@@ -26,6 +26,7 @@ from handfast._drivers.aio.session import Session
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import server_silent
 from handfast._engine.effects import Answer, Call, Park, Waking
+from handfast._engine.messages import Told
 from handfast._engine.resp import ErrorReply
 from handfast._engine.slots import UNSERVED, Node, read_redirection, slot_of_call
 from handfast._protocol.retry import pause_before
@@ -55,7 +56,7 @@ class Router:
         self._make = make
         self.retry_for = retry_for
         self._loop = asyncio.get_running_loop()
-        self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
+        self.on_told: Callable[[bytes, Told], object] = lambda _token, _told: None
         self.on_break: Callable[[Exception], object] = lambda _error: None
         self.on_unreachable: Callable[[Exception], object] = lambda _error: None
         self._sessions: dict[Node, Session] = {}
@@ -110,17 +111,17 @@ class Router:
             session.use_shard(slot)
         return session.park(park)
 
-    def forget(self, token: bytes) -> str | None:
-        """Drop messages for this token from now on. Return the reason if its grant was revoked in the meantime."""
+    def forget(self, token: bytes) -> Told | None:
+        """Drop messages for this token from now on. Return the message that came for its holder in the meantime, if any."""
         self._waiting.pop(token, None)
         session = self._session_of(token)
         return None if session is None else session.forget(token)
 
-    def note_revoked(self, token: bytes, reason: str) -> None:
-        """Keep the news that a grant was revoked before its waiter saw it."""
+    def note_told(self, token: bytes, told: Told) -> None:
+        """Keep a message for a holder that has not seen its grant yet."""
         session = self._session_of(token)
         if session is not None:
-            session.note_revoked(token, reason)
+            session.note_told(token, told)
 
     def fail_waiters(self, error: Exception) -> None:
         """Fail all that wait for a grant, now and later."""
@@ -199,8 +200,8 @@ class Router:
 
     # --- called by the sessions
 
-    def _on_revoked(self, token: bytes, reason: str) -> None:
-        self.on_revoked(token, reason)
+    def _on_told(self, token: bytes, told: Told) -> None:
+        self.on_told(token, told)
 
     def _on_break(self, error: Exception) -> None:
         self.on_break(error)
@@ -266,7 +267,7 @@ class Router:
         if session is None:
             session = self._sessions[node] = self._make(self._connector.at(node))
             session.slot_of = slot_of_call
-            session.on_revoked = self._on_revoked
+            session.on_told = self._on_told
             session.on_break = self._on_break
             session.on_unreachable = self._on_unreachable
             session.on_refused = partial(self._on_refused, node)

@@ -38,9 +38,9 @@ from handfast._drivers.failures import (
 from handfast._drivers.known_scripts import KnownScripts
 from handfast._drivers.trace import new_exchange
 from handfast._engine.batches import replies, split
-from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
+from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking, make_answer
 from handfast._engine.exchange import Aside
-from handfast._engine.messages import Message, Subscription
+from handfast._engine.messages import Message, Subscription, Told
 from handfast._engine.resp import ErrorReply, Push, Reader
 from handfast._engine.server_errors import is_noscript, may_have_written
 
@@ -57,7 +57,7 @@ script."""
 class Session:
     """The connection of a client on one event loop. ``subscribe`` makes the subscription of each that is opened.
 
-    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_revoked``,
+    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_told``,
     called with token and reason; ``on_break``, called with the error when the connection broke; ``on_unreachable``,
     called with the error when none could be opened; and ``on_refused``, called with a request and the error reply to
     it, which returns whether it took the request over. In a cluster ``slot_of`` returns the slot of a call, and
@@ -68,7 +68,7 @@ class Session:
         self._connector = connector
         self.retry_for = retry_for
         self._loop = asyncio.get_running_loop()
-        self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
+        self.on_told: Callable[[bytes, Told], object] = lambda _token, _told: None
         self.on_break: Callable[[Exception], object] = lambda _error: None
         self.on_unreachable: Callable[[Exception], object] = lambda _error: None
         self.on_refused: Callable[[PendingCall, ErrorReply], bool] = lambda _request, _reply: False
@@ -173,9 +173,9 @@ class Session:
         finally:
             probe.cancel()  # nothing is sent for a token after its end
 
-    def note_revoked(self, token: bytes, reason: str) -> None:
-        """Keep the news that a grant was revoked before its waiter saw it."""
-        self.inbox.note_revoked(token, reason)
+    def note_told(self, token: bytes, told: Told) -> None:
+        """Keep a message for a holder that has not seen its grant yet."""
+        self.inbox.note_told(token, told)
 
     def fail_waiters(self, error: Exception) -> None:
         """Fail all that wait for a grant, now and later."""
@@ -312,12 +312,12 @@ class Session:
             self._break(connection_broke(error or "it was closed at the other end"))
 
     def on_message(self, message: Message) -> None:
-        """Hand a grant, or the reason of a revocation, to whom it is for."""
+        """Hand a grant to its waiter, or another message to the holder."""
         token, said = message
-        if isinstance(said, str):
-            self.on_revoked(token, said)
-        else:
+        if isinstance(said, GrantMessage):
             self.inbox.dispatch(token, said)
+        else:
+            self.on_told(token, said)
 
     # --- called by the connection
 

@@ -20,7 +20,7 @@ from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.effects import Steps
 from handfast._engine.keys import control_channel, inbox_channel
-from handfast._engine.messages import Subscription
+from handfast._engine.messages import Subscription, Told
 from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable
 
@@ -51,8 +51,8 @@ class Context:
         def make(connector: SyncConnector) -> Session:
             return Session(connector, subscribe)
 
-        def listen(connector: SyncConnector, on_revoked: Callable[[bytes, str], object]) -> Session:
-            return Session(connector, partial(Subscription, (control,)), on_revoked)
+        def listen(connector: SyncConnector, on_told: Callable[[bytes, Told], object]) -> Session:
+            return Session(connector, partial(Subscription, (control,)), on_told)
 
         self.connector: SyncConnector = connector
         self.control: str = control

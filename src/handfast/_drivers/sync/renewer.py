@@ -34,13 +34,14 @@ from redis.exceptions import RedisError
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import server_silent
-from handfast._drivers.losses import LossNotifier
+from handfast._drivers.losses import LossNotifier, heard
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
 from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.exchange import Called
+from handfast._engine.messages import Told
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 from handfast._protocol.lease import RENEWALS_PER_TTL, LeaseState, LeaseTable, Renewal, release
@@ -59,7 +60,7 @@ CLOSING_PAUSE_S = 0.05
 """Pause between two tries of the cleanups that are left when the client is closed, in seconds."""
 
 MAX_EARLY = 64
-"""Revocations that are kept for leases which are not in the table yet: a lease is added right after its reply was
+"""Messages that are kept for leases which are not in the table yet: a lease is added right after its reply was
 read."""
 
 
@@ -81,7 +82,7 @@ class Renewer(LossNotifier):
 
     def __init__(
         self,
-        make_session: Callable[[Callable[[bytes, str], object]], Session],
+        make_session: Callable[[Callable[[bytes, Told], object]], Session],
         pool: Lender,
         leases: LeaseTable,
         response_timeout: float,
@@ -92,9 +93,9 @@ class Renewer(LossNotifier):
         self.on_failure: Callable[[], object] = lambda: None
         """Called when the server could not be reached."""
         self._waker = Waker()
-        self._link = Reopening(partial(make_session, self.revoked), self._waker.wake)
+        self._link = Reopening(partial(make_session, self.take), self._waker.wake)
         self._acknowledged = AcknowledgedRenewals(
-            Reopening(partial(make_session, lambda _token, _reason: None), self._waker.wake), self._on_acknowledged
+            Reopening(partial(make_session, lambda _token, _told: None), self._waker.wake), self._on_acknowledged
         )
         self._pool = pool
         self._response_timeout = response_timeout
@@ -103,7 +104,7 @@ class Renewer(LossNotifier):
         """What was sent and has no reply yet, in order, with the call and with what judges the outcome."""
         self._silent_at = inf
         """When the server counts as silent unless a reply arrives; inf if none is due."""
-        self._early: dict[bytes, str] = {}
+        self._early: dict[bytes, Told] = {}
         self._gate = threading.RLock()
         self._sending = False
         self._send_sources = False
@@ -128,10 +129,10 @@ class Renewer(LossNotifier):
     def add(self, lease: LeaseState) -> None:
         """Renew this lease from now on."""
         self._leases[lease.token] = lease
-        reason = self._early.pop(lease.token, None)
-        if reason is not None:
-            self.lose(lease, reason)
-        elif lease.due_at < self._wakes_at:
+        told = self._early.pop(lease.token, None)
+        if told is not None:
+            self.tell(lease, told)
+        if lease.due_at < self._wakes_at:
             self._wake()
 
     def remove(self, lease: LeaseState) -> None:
@@ -141,16 +142,16 @@ class Renewer(LossNotifier):
             with self._gate:
                 pass
 
-    def revoked(self, token: bytes, reason: str) -> None:
-        """Take a revocation. One that arrives before its lease is added is kept for `add`."""
-        # Note the reason before reading the table; add() writes the table before it takes the reason. One of the two
-        # always sees the other, and only the one that takes the reason reports the loss.
+    def take(self, token: bytes, told: Told) -> None:
+        """Take what the server tells a holder. What arrives before its lease is added is kept for `add`."""
+        # Note it before reading the table; add() writes the table before it takes the note. One of the two always sees the
+        # other, and only the one that takes the note tells the holder.
         if len(self._early) >= MAX_EARLY:
             self._early.clear()
-        self._early[token] = reason
+        self._early[token] = told = heard(told)
         lease = self._leases.get(token)
         if lease is not None and self._early.pop(token, None) is not None:
-            self.lose(lease, reason)
+            self.tell(lease, told)
 
     def clean_up(self, steps: Steps[Any]) -> None:
         """Perform an undo as soon as the server can be reached."""

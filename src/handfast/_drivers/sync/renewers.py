@@ -20,6 +20,7 @@ from handfast._drivers.sync.routed import RoutedSession
 from handfast._drivers.sync.routes import Routes
 from handfast._drivers.sync.session import Session
 from handfast._engine.effects import Call, Steps
+from handfast._engine.messages import Told
 from handfast._engine.resp import ErrorReply
 from handfast._engine.slots import Node, read_redirection, slot_of_call
 from handfast._protocol.lease import LeaseState, LeaseTable
@@ -82,7 +83,7 @@ class Renewers:
     def __init__(
         self,
         routes: Routes,
-        make_session: Callable[[SyncConnector, Callable[[bytes, str], object]], Session],
+        make_session: Callable[[SyncConnector, Callable[[bytes, Told], object]], Session],
         pool: Pool[RoutedSession],
         leases: LeaseTable,
     ) -> None:

@@ -19,7 +19,7 @@ from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translated
 from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking, make_answer
 from handfast._engine.exchange import Called
-from handfast._engine.messages import Message, Subscription
+from handfast._engine.messages import Message, Subscription, Told
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 
@@ -36,10 +36,10 @@ class Session(Transport):
         self,
         connector: SyncConnector,
         subscribe: Callable[[], Subscription],
-        on_revoked: Callable[[bytes, str], object] | None = None,
+        on_told: Callable[[bytes, Told], object] | None = None,
     ) -> None:
         super().__init__(connector, subscribe)
-        self._on_revoked = on_revoked
+        self._on_told = on_told
         self._grants: dict[bytes, GrantMessage] = {}
         self._parked = False
         self._has_moved = False
@@ -206,12 +206,12 @@ class Session(Transport):
         called.settle(frame, replicas)
 
     def on_message(self, message: Message) -> None:
-        """Keep a grant for `park`, and report a revocation."""
+        """Keep a grant for `park`, and pass on a message for a holder."""
         token, said = message
-        if not isinstance(said, str):
+        if isinstance(said, GrantMessage):
             self._grants[token] = said
-        elif self._on_revoked is not None:
-            self._on_revoked(token, said)
+        elif self._on_told is not None:
+            self._on_told(token, said)
 
     def on_slot_left(self, slot: int) -> None:  # noqa: ARG002 -- one call waits at a time
         """Have the wait end."""

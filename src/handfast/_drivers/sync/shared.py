@@ -276,7 +276,7 @@ class _SharedConnection(Transport):
         """Wake the waiter of a grant."""
         token, said = message
         mail = self._mails.get(token)
-        if mail is not None and not isinstance(said, str):
+        if mail is not None and isinstance(said, GrantMessage):
             mail.message = said
             self._deliver(mail)
 

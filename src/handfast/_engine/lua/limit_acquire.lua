@@ -18,9 +18,9 @@
 -- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0. One
 --   with less than 0 is admitted whatever it exceeds. `exceeded` says that others would not have been; a window that
 --   has twice its limit does not store it.
--- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
---   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
---   many wait.
+-- ticket is 0 at first, or below that a head start in microseconds, and then that of the first reply `queued`. A
+--   newcomer's is the time, or one more than that of the last waiter, less its head start. A token that the queue has
+--   lost enters it by its ticket: before all that came later, and however many wait.
 -- wants is all that a record has behind its mark, as lib/turns.lua says: follows, cost, rates, and who requests it.
 --   follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them. The cost is at most
 --   each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
@@ -92,11 +92,21 @@ end
 -- @include over
 -- @include turns
 
+local function new_ticket(length)
+  local last = length > 0 and tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]) or 0
+  return math.max(1, math.max(now, last + 1) + ticket)
+end
+
 if ticket > 0 and not place then
   enter_queue(token, ticket, wants, wait_ms)
   place = ticket
 elseif is_busy and not place then
   redis.call('ZADD', queue, 'XX', 0, '') -- changes nothing; no newcomer gets past maxmemory by serving others
+  local length = ticket < 0 and redis.call('ZCARD', queue) or 0
+  if length > 0 and length < max_waiters then
+    place = new_ticket(length)
+    enter_queue(token, place, wants, wait_ms)
+  end
 end
 if set_rates then
   keep_settings(KEPT_MS - 86400000, KEPT_MS) -- written once a day
@@ -143,10 +153,7 @@ else
   elseif is_full then
     return 'full ' .. struct.pack('<d', position)
   end
-  ticket = now
-  if position > 0 then
-    ticket = math.max(now, redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] + 1)
-  end
+  ticket = new_ticket(position)
 end
 enter_queue(token, ticket, wants, wait_ms, place, is_first and now + due_us)
 position = position or redis.call('ZRANK', queue, token)

@@ -8,6 +8,7 @@
 -- REPLY busy retry_us
 -- REPLY full length
 -- REPLY finished
+-- REPLY superseded
 --
 -- `more` are the keys of further names, two each. Arguments and replies are those of permit_acquire; wants is for one
 -- permit of one, with a claim of 0. The token holds nothing while it waits, and nothing is handed over
@@ -71,7 +72,10 @@ local held, placed, longest, its_fence, first_end, next_ticket = 0, 0, 0, 0, mat
 local is_new = ticket == 0
 for k = 1, #KEYS, 2 do
   load_keys(k, texts[k])
-  if finished(token) then
+  local over = finished(token)
+  if over == 'superseded' then
+    return 'superseded '
+  elseif over then
     return 'finished '
   end
   local its_end, its_record = lease_of(token)

@@ -86,7 +86,7 @@ end
 if has_lease then
   return 'granted ' .. struct.pack('<dd', struct.unpack('<d', its_record), its_end - now)
 end
-gives_back = has_place ~= nil and (ticket == 0 or ticket == has_place)
+gives_back = has_place ~= nil and (ticket <= 0 or ticket == has_place)
 sweep()
 local is_held = used() > 0
 
@@ -106,7 +106,7 @@ if length == 0 and not is_held then
   return fence
 elseif wait_ms == 0 and is_held then
   return 'busy ' .. struct.pack('<d', until_expiry())
-elseif not has_place and ticket == 0 and length >= max_waiters then
+elseif not has_place and ticket <= 0 and length >= max_waiters then
   -- @include waiters
   evict_waiters()
   if length >= max_waiters then
@@ -116,8 +116,8 @@ elseif not has_place and ticket == 0 and length >= max_waiters then
     return 'full ' .. struct.pack('<d', length)
   end
 end
-if ticket == 0 then
-  ticket = has_place or math.max(now, waiting + 1)
+if ticket <= 0 then
+  ticket = has_place or arrive(-ticket)
 end
 enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants, wait_ms + claim_ms)
 local more, my_fence = 0, nil

@@ -11,12 +11,13 @@
 -- REPLY full length
 -- REPLY exceeds_limit limit
 -- REPLY finished
+-- REPLY superseded
 --
 -- ttl_ms is the lease of a grant that this script gives, or that permit_confirm gives a waiter: the keys live for it.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
--- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
---   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
---   many wait.
+-- ticket is 0 at first, or below that a head start in microseconds, and then that of the first reply `queued`. A
+--   newcomer's is the time at which it came, or one more than that of the last waiter, less its head start. A token that
+--   the queue has lost enters it by its ticket: before all that came later, and however many wait.
 -- wants is all that a record has behind its mark, as lib/record.lua says: how many permits, and who requests them.
 --   Its weight is at most its limit, which is in force unless an operator has set another one. A request above that
 --   gets exceeds_limit.
@@ -24,7 +25,7 @@
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
 -- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
---   nothing changes.
+--   nothing changes. `superseded` if permit_overtake.lua has dismissed it.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in the queue already goes on, since it takes up nothing new.
 
@@ -112,7 +113,10 @@ local function until_expiry()
 end
 
 load_name(KEYS[1], KEYS[2], text)
-if finished(token) then
+local over = finished(token)
+if over == 'superseded' then
+  return 'superseded '
+elseif over then
   return 'finished '
 end
 local has_place = ticket_of(token)
@@ -123,7 +127,7 @@ elseif its_end then
   require_memory() -- it has expired, or its record was evicted: it is granted again
   drop_lease(token)
 end
-gives_back = has_place ~= nil and (ticket == 0 or ticket == has_place)
+gives_back = has_place ~= nil and (ticket <= 0 or ticket == has_place)
 sweep()
 local limit_in_force, is_out = set_limit > 0 and set_limit or limit, used()
 if length == 0 and is_out + weight <= limit_in_force then
@@ -139,7 +143,7 @@ elseif weight > limit_in_force then
   return 'exceeds_limit ' .. struct.pack('<d', limit_in_force)
 elseif wait_ms == 0 and is_out + weight > limit_in_force then
   return 'busy ' .. struct.pack('<d', until_expiry())
-elseif not has_place and ticket == 0 and length >= max_waiters then
+elseif not has_place and ticket <= 0 and length >= max_waiters then
   -- @include waiters
   evict_waiters()
   if length >= max_waiters then
@@ -149,8 +153,8 @@ elseif not has_place and ticket == 0 and length >= max_waiters then
     return 'full ' .. struct.pack('<d', length)
   end
 end
-if ticket == 0 then
-  ticket = has_place or math.max(now, waiting + 1)
+if ticket <= 0 then
+  ticket = has_place or arrive(-ticket)
 end
 enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants, wait_ms + claim_ms + ttl_ms)
 local more, my_fence = 0, nil

@@ -72,8 +72,12 @@ if #KEYS == 2 and not options and #busy[1] >= HOLDER_AT then
       if wait_until >= now and fits and redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0 then
         redis.call('HDEL', KEYS[1], head)
         fence = fence < now and now or fence + 1
-        local its_end, ticket = now + claim_ms * 1000, score + FINISHED
-        grants, waited, length = grants + 1, ticket < now and waited + now - ticket or waited, length - 1
+        local its_end, wait_us = now + claim_ms * 1000, now - (score + FINISHED)
+        if wait_us >= AHEAD_FROM_US then
+          local _, last = string.find(text, ' ahead=', INBOX_AT, true)
+          wait_us = last and wait_us - tonumber(string.match(text, '^%d+', last + 1)) or wait_us
+        end
+        grants, waited, length = grants + 1, wait_us > 0 and waited + wait_us or waited, length - 1
         local now_held = struct.pack(
           '<ddddddddBc0d', its_end, fence, keep, extra, grants, waited, waiting, length, #head, head, fence
         )

@@ -22,6 +22,7 @@
 -- @include grant
 -- @include memory
 -- @include tombstones
+-- @include revoke
 -- @include sweep
 -- @include queue
 -- @include handoff
@@ -36,28 +37,21 @@ allow_at_maxmemory()
 gives_back = true
 sweep()
 
--- Returns 1 if the lease was taken. Of a holder whose record was evicted, neither the fence nor the client is known.
-local function revoke(token, its_record)
+-- Returns 1 if the lease was taken. Of a holder whose record was evicted, the fence is not known.
+local function take(token, its_record)
   if its_record and struct.unpack('<d', its_record) > up_to_fence then
     return 0
   end
-  if its_record then -- the message first: a script that is cut off behind it finds no lease when it is sent again
-    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', INBOX_AT), 'revoked ' .. token .. ' ' .. reason)
-  end
-  drop_lease(token)
-  if holder == token then
-    holder = ''
-  end
-  add_tombstone(token, true)
+  revoke(token, its_record, reason)
   return 1
 end
 
-local count, found = lease_end > 0 and revoke(holder, record) or 0, {}
+local count, found = lease_end > 0 and take(holder, record) or 0, {}
 if out > 0 then
   found = redis.call('ZRANGEBYSCORE', tokens, from, FINISHED, 'WITHSCORES', 'LIMIT', 0, MAX_REVOKED)
 end
 for i = 1, #found, 2 do
-  count = count + revoke(found[i], redis.call('HGET', state, found[i]))
+  count = count + take(found[i], redis.call('HGET', state, found[i]))
 end
 if count > 0 then
   redis.call('HSET', state, 'last', struct.pack('<d', now) .. 'force_release ' .. ARGV[4] .. ' ' .. reason)

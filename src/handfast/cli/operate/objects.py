@@ -51,11 +51,18 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
                 "released": one.released,
                 "value": one.value,
                 "slot": one.slot,
+                "wanted": one.wanted,
             }
             for one in found.status.holders
         ],
         "waiters": [
-            _common(one) | {"position": one.position, "waited_for": one.waited_for, "value": one.value}
+            _common(one)
+            | {
+                "position": one.position,
+                "waited_for": one.waited_for,
+                "value": one.value,
+                "head_start": one.head_start,
+            }
             for one in found.status.waiters
         ],
         "last": last and {"at": last.at.isoformat(), "what": last.what, "by": last.by, "why": last.why},

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from handfast.cli.durations import span
+from handfast._engine.validate import MAX_HEAD_START_S
+from handfast.cli.durations import limit, span
 from handfast.cli.operate.table import fitted, lines, printable
 from handfast.records import Holder, LockStatus, NameStatus, OperatorAction, ServerFinding, Waiter
 
@@ -93,7 +94,7 @@ def _held_by(found: NameStatus) -> str:
         case "semaphore":
             role = f"{status.limit - status.free}/{status.limit} "
         case "rwlock":
-            role = f"{_role(found, first)} "
+            role = f"{_plain_role(found, first)} "
         case _:
             role = "released " if first.released else ""
     return f"{role}{_label(first)}{others}"
@@ -116,6 +117,15 @@ def _permits(found: NameStatus) -> str:
 
 
 def _role(found: NameStatus, one: Holder | Waiter) -> str:
+    role = _plain_role(found, one)
+    if isinstance(one, Holder):
+        return role if one.wanted is None else f"{role}, to end in {span(one.wanted)}"
+    if one.head_start > MAX_HEAD_START_S:
+        return f"{role}, preempts"
+    return f"{role}, {limit(one.head_start)} ahead" if one.head_start else role
+
+
+def _plain_role(found: NameStatus, one: Holder | Waiter) -> str:
     match found.kind:
         case "semaphore":
             slot = "" if not isinstance(one, Holder) or one.slot is None else f", slot {one.slot}"

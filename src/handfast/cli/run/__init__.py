@@ -24,8 +24,10 @@ EPILOG = """
 Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
    64  wrong usage, or NAME is held by a run that this one is inside
    69  the server cannot be reached, or it refused the request
-   74  the lease was lost while COMMAND ran (see --max-hold and --on-lost)
-   75  NAME is taken (see -E and --skip-ok)
+   74  the lease was lost while COMMAND ran (see --max-hold and --on-lost), or
+       a later run asked for it (see --preempt)
+   75  NAME is taken (see -E and --skip-ok), or a later run took the place of
+       this one in the queue (see --preempt and --replace)
   126  COMMAND cannot be executed
   127  COMMAND was not found
 

@@ -21,7 +21,7 @@ from math import inf
 from time import monotonic
 from typing import Literal, NamedTuple
 
-from handfast.cli.supervision.signals import FORWARDED, LOST, Signals
+from handfast.cli.supervision.signals import FORWARDED, LOST, WANTED, Signals
 
 __all__ = ["Child", "LossPlan", "for_shell"]
 
@@ -73,19 +73,26 @@ class Child:
         """Whether the loss was known, and acted on, before the program ended."""
         self.told_to_end: bool = False
         """Whether a signal came that asks a program to end."""
+        self.knew_of_request: bool = False
+        """Whether a later request for the lease was known, and acted on, before the program ended."""
 
     @property
     def exited(self) -> bool:
         """Whether the program ended by itself, and not by a signal."""
         return (self._process.returncode or 0) >= 0
 
-    def supervise(self, plan: LossPlan) -> int:
-        """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n."""
+    def supervise(self, plan: LossPlan, why_wanted: Callable[[], str] = str) -> int:
+        """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n.
+
+        ``why_wanted`` tells why a later request asks for the lease, once one does.
+        """
         kill_at = inf
         while (status := self._poll()) is None:
             for number in self._signals.wait(kill_at - monotonic()):
                 if number == LOST:
                     kill_at = self._on_loss(plan)
+                elif number == WANTED:
+                    self._on_wanted(plan, why_wanted())
                 elif number in FORWARDED:
                     self.told_to_end = self.told_to_end or number in ASKS_TO_END
                     if not self._terminal_sent(number):
@@ -121,6 +128,16 @@ class Child:
             self._say(f"sent SIGTERM to {self._title}: the lease is lost; SIGKILL follows in {plan.kill_after:g} s")
         self._send(signal.SIGCONT)  # a stopped program would not handle SIGTERM
         return monotonic() + plan.kill_after
+
+    def _on_wanted(self, plan: LossPlan, why: str) -> None:
+        """Ask the program to end, while it still holds the lease."""
+        if plan.on_lost == "ignore":
+            self._say(f"{self._title} continues although {why}")
+            return
+        self.knew_of_request = True
+        if self._send(signal.SIGTERM):
+            self._say(f"sent SIGTERM to {self._title}: {why}")
+        self._send(signal.SIGCONT)  # as above
 
     def _send(self, number: int) -> bool:
         try:

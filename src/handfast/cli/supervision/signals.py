@@ -1,9 +1,9 @@
-"""The events of a run: signals, and the loss of the lease.
+"""The events of a run: signals, the loss of the lease, and a later request for it.
 
 There are two phases. While the lease is awaited, a signal raises `Interrupted` in the main thread, which unwinds and
 leaves nothing behind. From `collect` on the program runs, and nothing is raised any more: each signal is a byte in a
-pipe, written by the interpreter's own handler, and so is each `notify_lost` of another thread. The reader of the pipe
-misses no event and sees them in order.
+pipe, written by the interpreter's own handler, and so is each `notify_lost` and `notify_wanted` of another thread. The
+reader of the pipe misses no event and sees them in order.
 
 The pipe exists from the start, so a signal between the two phases is either raised or found in the pipe.
 
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["ENDING", "FORWARDED", "LOST", "Interrupted", "Signals"]
+__all__ = ["ENDING", "FORWARDED", "LOST", "WANTED", "Interrupted", "Signals"]
 
 _OWN = {
     *(signal.SIGKILL, signal.SIGSTOP),  # which cannot be caught
@@ -37,8 +37,8 @@ ENDING = frozenset(signal.valid_signals() - _OWN)
 FORWARDED = ENDING | {signal.SIGWINCH, signal.SIGURG}
 """Signals for the program."""
 
-LOST = 0
-"""The byte of `Signals.notify_lost`: no signal has this number."""
+LOST, WANTED = 0, 255
+"""The bytes of `Signals.notify_lost` and `Signals.notify_wanted`: no signal has these numbers."""
 
 
 RAISE_AGAIN_S = 0.01
@@ -109,6 +109,11 @@ class Signals:
         """Let `wait` return `LOST`. Callable from any thread."""
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes its reader anyway
             os.write(self._writer, bytes((LOST,)))
+
+    def notify_wanted(self) -> None:
+        """Let `wait` return `WANTED`. Callable from any thread."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._writer, bytes((WANTED,)))
 
     def wait(self, seconds: float) -> bytes:
         """Return the events that have arrived, one byte each, or b"" after that many seconds (``inf``: no limit)."""

@@ -55,7 +55,7 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     """Acquire the lease. Raises click's Exit with the exit code that says why it was not granted."""
     from redis.exceptions import RedisError
 
-    from handfast import AcquireTimeout, HandfastError, QueueFull
+    from handfast import AcquireTimeout, HandfastError, QueueFull, Superseded
 
     try:
         if options.wait_timeout != 0 and _would_deadlock(options, primitive):
@@ -63,11 +63,13 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
                 f"{options.name!r} is held by a `handfast run` around this one, which ends only after it; use another NAME, or -n"
             )
             raise click.exceptions.Exit(USAGE)
-        return primitive.acquire(timeout=options.wait_timeout)
+        return _acquired(options, primitive)
     except AcquireTimeout as error:
         message = describe_conflict(options, error.status) if error.status else describe_taken(options)
         if error.timeout:
             message += f"; gave up after {limit(error.timeout)}"
+    except Superseded as error:
+        message = str(error)
     except QueueFull as error:
         message = f"the queue of {options.name!r} is full: {error.waiting} are waiting"
     except HandfastError as error:
@@ -79,6 +81,20 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     if not options.skip_ok:
         say(message)
     raise click.exceptions.Exit(options.busy_code)
+
+
+def _acquired(options: Options, primitive: Primitive) -> Lease:
+    from handfast import Lock, Semaphore
+
+    timeout = options.wait_timeout
+    if not (options.preempt or options.replace):
+        return primitive.acquire(timeout=timeout, head_start=options.head_start)
+    assert isinstance(primitive, Lock | Semaphore)  # noqa: S101 -- see `Options.of`
+    if options.replace:
+        return primitive.replace(timeout=timeout)
+    return primitive.preempt(
+        timeout=timeout, grace=5.0 if options.grace is None else options.grace, reason="a later run"
+    )
 
 
 def slot(lease: Lease, options: Options) -> dict[str, str]:

@@ -10,7 +10,7 @@ import click
 from handfast._engine.validate import check_int
 from handfast._kinds import MAX_PERMITS
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.durations import head_start_option, parse_duration, parse_duration_or_zero
 from handfast.cli.holding import label_option
 from handfast.cli.program import BUSY
 
@@ -37,6 +37,10 @@ class Options(NamedTuple):
     verbose: bool
     skip_ok: bool = False
     max_hold: float | None = None
+    head_start: float = 0.0
+    preempt: bool = False
+    replace: bool = False
+    grace: float | None = None
 
     @classmethod
     def of(cls, ctx: click.Context, given: dict[str, Any]) -> Self:
@@ -47,6 +51,14 @@ class Options(NamedTuple):
             raise click.UsageError("Use either --nonblock or --wait.", ctx)
         if (options.slots is not None) + options.shared + options.exclusive > 1:
             raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
+        if options.preempt and options.replace:
+            raise click.UsageError("Use either --preempt or --replace.", ctx)
+        if (options.preempt or options.replace) and (options.nonblock or options.wait == 0):
+            raise click.UsageError("Use --preempt and --replace without --nonblock and --wait 0.", ctx)
+        if (options.preempt or options.replace) and (options.shared or options.exclusive or (options.slots or 1) > 1):
+            raise click.UsageError("Use --preempt and --replace without -s, -x and more than one slot.", ctx)
+        if options.grace is not None and not options.preempt:
+            raise click.UsageError("Use --grace with --preempt.", ctx)
         if options.at_least and family:
             raise click.UsageError("Use --at-least without --slots, --shared and --exclusive.", ctx)
         return options
@@ -54,7 +66,8 @@ class Options(NamedTuple):
     @property
     def wait_timeout(self) -> float | None:
         """Seconds to wait in the queue: 0 does not wait, None waits indefinitely."""
-        return self.wait if self.wait is not None or not (self.nonblock or self.skip_ok) else 0.0
+        skips = self.skip_ok and not (self.preempt or self.replace)
+        return self.wait if self.wait is not None or not (self.nonblock or skips) else 0.0
 
     @property
     def busy_code(self) -> int:
@@ -95,6 +108,20 @@ def taking_options(own: Callable[[F], F]) -> Callable[[F], F]:
             metavar="TIME",
             help="Wait at most this long; 0 does not wait.  [default: no limit]",
         ),
+        head_start_option,
+        click.option(
+            "--preempt",
+            is_flag=True,
+            help="If NAME is taken, ask its holder to end, and take NAME from it if it does not (see --grace). A run that is "
+            "asked sends its COMMAND SIGTERM. Of several, the newest is next, and the others give up.",
+        ),
+        click.option(
+            "--grace",
+            callback=parse_duration_or_zero,
+            metavar="TIME",
+            help="With --preempt: how long the holder has to end.  [default: 5]",
+        ),
+        click.option("--replace", is_flag=True, help="If NAME is taken, be the next: all that wait for it give up."),
         click.option(
             "-E",
             "--conflict-exit-code",

@@ -1,6 +1,6 @@
 -- grant: who has permits, and granting them.
 --
--- USES now tokens state lease_end fence grants waited holder record out soonest changed weight_of save
+-- USES now tokens state lease_end fence grants waited holder record out soonest changed weight_of head_start_of save
 --   live_for put
 -- GIVES used lease_of drop_lease grant
 --
@@ -50,7 +50,11 @@ end
 -- before it is seen. A waiter that takes the place in the state has left the queue before.
 local function grant(token, wants, lease_ms, since, min_fence)
   fence = math.max(fence + 1, now, min_fence or 0)
-  grants, waited = grants + 1, waited + math.max(0, now - since)
+  local wait_us = math.max(0, now - since)
+  if wait_us >= AHEAD_FROM_US then
+    wait_us = math.max(0, wait_us - head_start_of(wants))
+  end
+  grants, waited = grants + 1, waited + wait_us
   local its_record, its_end = struct.pack('<d', fence) .. wants, now + lease_ms * 1000
   live_for(lease_ms)
   if lease_end == 0 then

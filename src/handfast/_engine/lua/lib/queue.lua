@@ -1,10 +1,11 @@
 -- queue: entering and leaving the queue.
 --
 -- USES state tokens holder waiting length gives_back changed save expire_new live_for
--- GIVES ticket_of leave_queue enter_queue
+-- GIVES ticket_of leave_queue arrive enter_queue
 --
--- A waiter's ticket is the time at which it came, or one more than the last ticket where the clock was set back. So
--- its client, which keeps the time, can bring the ticket along and have its place again after the queue was lost.
+-- A waiter's ticket is the time at which it came, or one more than that of the last waiter where the clock was set back,
+-- less its head start. So its client, which keeps the ticket, can bring it along and have its place again after the queue
+-- was lost.
 
 -- The ticket of a token that waits; nothing if it does not.
 local function ticket_of(token)
@@ -16,6 +17,13 @@ end
 local function leave_queue(token)
   redis.call('HDEL', state, token)
   length, changed = length - redis.call('ZREM', tokens, token), true
+end
+
+-- The ticket of a newcomer. It counts as the last waiter, whatever its head start: another one with the same head start
+-- comes behind it.
+local function arrive(head_start_us)
+  waiting = math.max(now, waiting + 1)
+  return math.max(1, waiting - head_start_us)
 end
 
 -- Enter the queue with a ticket, or stay there: a script that gives back has its place already. Saves the state.

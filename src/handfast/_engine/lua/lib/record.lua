@@ -1,7 +1,7 @@
 -- record: what is stored of one token that holds or waits. Its twin in Python is _engine/records.py.
 --
 -- USES
--- GIVES weight_of inbox_of
+-- GIVES weight_of inbox_of head_start_of
 --
 --   mark weight limit claim_ms caller (doubles), then as text: inbox control label words...
 --
@@ -14,13 +14,21 @@
 -- control    the channel on which it hears that its lease was taken away; its last part is the id of the client
 -- label      what people call the client, percent-encoded
 -- words      further facts of the token, as `name=text`, percent-encoded. `value` is data that the caller shows to
---            others, `slot` the number that permit_slot.lua gave a holder. A reader passes over unknown words
+--            others, `slot` the number that permit_slot.lua gave a holder, `ahead` the head start of a request in
+--            microseconds, `wanted` when a holder that is to end is revoked, see permit_overtake.lua. A reader passes
+--            over unknown words
 --
 -- All but the mark comes from the client in one piece, so that scripts copy it from WEIGHT_AT on.
 
 -- The permits of a record; 0 where it was evicted.
 local function weight_of(its_record)
   return its_record and (struct.unpack('<d', its_record, WEIGHT_AT)) or 0
+end
+
+-- The head start of a request, in microseconds.
+local function head_start_of(its_record)
+  local _, last = string.find(its_record, ' ahead=', WEIGHT_AT, true)
+  return last and tonumber(string.match(its_record, '^%d+', last + 1)) or 0
 end
 
 -- The inbox is the first word of the text.

@@ -13,8 +13,9 @@
 --   keep       until then, in microseconds, the keys live at least
 --   extra      1 if the field `q` is there
 --   grants     how many there were since the keys are there
---   waited     how long those tokens had waited, all together, in microseconds: from the ticket to the grant
---   waiting    the ticket of the last waiter; 0 if the queue is empty
+--   waited     how long those tokens had waited, all together, in microseconds: from the ticket to the grant, less the
+--              head start of those who seem to have waited for AHEAD_FROM_US
+--   waiting    when the last waiter came, or one more than for the waiter before; 0 if the queue is empty
 --   length     of the queue
 --   holder     its token, behind a byte for the length
 --   record     as lib/record.lua has it

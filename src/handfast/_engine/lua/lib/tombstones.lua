@@ -4,23 +4,33 @@
 -- GIVES add_tombstone finished
 --
 -- A token that was cancelled, or released while copies of its acquire may be on their way, is remembered for a
--- while: an acquire that arrives late changes nothing. So is a lease that an operator took away, to tell its holder
--- at the release.
+-- while: an acquire that arrives late changes nothing. So is a lease that was taken away, for its holder to learn at the
+-- release; and a request that another one has superseded, for its client to learn when it asks.
+
+-- The last ten bits of the time of a request that was superseded. Clients of earlier versions take such a token for one
+-- that was cancelled.
+local SUPERSEDED = 514
 
 -- Remember a token, and save the state. Its place in the queue and its lease go by that, but for one in the state.
-local function add_tombstone(token, is_lost)
+-- `kind` is true for a lease that was lost, 'superseded', or nothing.
+local function add_tombstone(token, kind)
   local until_us = now + REPEAT_MS * 1000
-  until_us = until_us - until_us % 2 + (is_lost and 1 or 0) -- an odd time says that the lease was lost
+  if kind == 'superseded' then
+    until_us = until_us - until_us % 1024 + SUPERSEDED
+  else
+    until_us = until_us - until_us % 2 + (kind and 1 or 0) -- an odd time says that the lease was lost
+    until_us = until_us % 1024 == SUPERSEDED and until_us - 2 or until_us
+  end
   memory = math.max(memory, until_us)
   live_for(REPEAT_MS)
   save()
   put(FINISHED + until_us, token)
 end
 
--- What is remembered of a token: 'finished', 'lost', or nothing.
+-- What is remembered of a token: 'finished', 'lost', 'superseded', or nothing.
 local function finished(token)
   local score = memory > 0 and tonumber(redis.call('ZSCORE', tokens, token) or 0) or 0
   if score >= FINISHED then
-    return score % 2 == 1 and 'lost' or 'finished'
+    return score % 2 == 1 and 'lost' or score % 1024 == SUPERSEDED and 'superseded' or 'finished'
   end
 end

@@ -1,0 +1,129 @@
+"""A head start: a request counts as if it had come earlier. Of each kind that has one, in both APIs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from handfast import QueueFull
+from tests._support.apis import take, until_queued
+from tests._support.family import NOWHERE, Holders
+from tests._support.helpers import eventually_async
+
+KINDS = {
+    "lock": lambda client, **options: client.lock("a", **options),
+    "rlock": lambda client, **options: client.rlock("a", **options),
+    "semaphore": lambda client, **options: client.semaphore("a", 1, **options),
+    "write": lambda client, **options: client.rwlock("a", **options).write(),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+async def test_a_head_start_passes_those_who_came_within_it(here, there, raw, kind):
+    plain, urgent = KINDS[kind](here), KINDS[kind](there, head_start=60)
+    async with asyncio.TaskGroup() as tasks:
+        holders = Holders(tasks, plain)
+        holders.tasks["first"] = tasks.create_task(holders._hold("first", plain, {}))
+        await holders.become("first")
+        await holders.queue("plain", KINDS[kind](here))
+        await holders.queue("urgent", urgent)
+        await holders.queue("more urgent", KINDS[kind](there), head_start=timedelta(hours=1))
+        await holders.queue("a little", urgent, head_start=0.000_001)
+        waiters = (await plain.status()).waiters
+        assert [one.head_start for one in waiters] == [3600.0, 60.0, 0.0, 0.000_001]
+        assert max(one.waited_for for one in waiters) < 30, "it counts from when a request came"
+        for name in ("first", "more urgent", "urgent", "plain", "a little"):
+            await holders.become(name)
+            await holders.release(name)
+    status = await plain.status()
+    assert status.grants == 5
+    assert status.waited < 30
+
+
+async def test_a_run_of_once_may_have_a_head_start(here, there, raw):
+    key, ran = here.once("a"), []
+
+    async def run(client, who, **options):
+        async with client.once("a", **options) as one:
+            ran.append(who)
+            if who == "first":
+                await may_end.wait()
+            await one.release()
+
+    may_end = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run(here, "first"))
+        await eventually_async(lambda: ran)
+        tasks.create_task(run(there, "plain"))
+
+        async def waiting(count):
+            return (await key.status()).waiting == count
+
+        await eventually_async(lambda: waiting(1))
+        tasks.create_task(run(here, "urgent", head_start=60))
+        await eventually_async(lambda: waiting(2))
+        may_end.set()
+    assert ran == ["first", "urgent", "plain"]
+
+
+async def test_a_call_of_a_limiter_may_have_a_head_start(here, there):
+    limiter, admitted = here.limiter("a", "1/100ms"), []
+
+    async def call(client, who, **options):
+        await client.limiter("a", "1/100ms").acquire(**options)
+        admitted.append(who)
+
+    async def waiting(count):
+        return (await limiter.status()).waiting == count
+
+    await limiter.acquire()
+    await limiter.pause(0.2)
+    async with asyncio.TaskGroup() as tasks:
+        for number, (client, who, options) in enumerate(
+            [(here, "plain", {}), (there, "later", {}), (here, "urgent", {"head_start": 60})], 1
+        ):
+            tasks.create_task(call(client, who, **options))
+            await eventually_async(lambda number=number: waiting(number))
+    assert admitted == ["urgent", "plain", "later"]
+
+
+async def test_a_full_queue_counts_requests_with_a_head_start(here, there):
+    lock = here.lock("a", max_waiters=1)
+    async with asyncio.TaskGroup() as tasks:
+        async with lock:
+            waiter = tasks.create_task(take(there.lock("a", head_start=60)))
+            await until_queued(lock)
+            with pytest.raises(QueueFull):
+                await there.lock("a", max_waiters=1).acquire(head_start=60)
+        await waiter
+
+
+@pytest.mark.parametrize("head_start", [-1, 86_401, float("nan"), "1", True])
+async def test_a_bad_head_start_is_refused_before_any_io(api, head_start):
+    async with api.client(NOWHERE) as client:
+        for kind in KINDS.values():
+            with pytest.raises((TypeError, ValueError), match="head_start must"):
+                kind(client, head_start=head_start)
+            with pytest.raises((TypeError, ValueError), match="head_start must"):
+                await kind(client).acquire(head_start=head_start)
+        with pytest.raises((TypeError, ValueError), match="head_start must"):
+            client.once("a", head_start=head_start)
+        with pytest.raises((TypeError, ValueError), match="head_start must"):
+            client.limiter("a", "1/s", head_start=head_start)
+        with pytest.raises((TypeError, ValueError), match="head_start must"):
+            await client.limiter("a", "1/s").acquire(head_start=head_start)
+
+
+async def test_several_locks_have_none(api):
+    async with api.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match="several locks, whose queues have no head start"):
+            await client.lock_all(["a", "b"]).acquire(head_start=1)
+
+
+async def test_without_a_server_it_is_taken(api):
+    async with api.client("null:") as client:
+        async with client.lock("a").acquire(head_start=1):
+            pass
