@@ -64,6 +64,7 @@ from handfast.arguments import AsyncRedisClient as AsyncRedisClient
 from handfast.arguments import AsyncRedisClusterClient as AsyncRedisClusterClient
 from handfast.arguments import CancelEvent as CancelEvent
 from handfast.arguments import Duration as Duration
+from handfast.arguments import HeldKind as HeldKind
 from handfast.arguments import Items as Items
 from handfast.arguments import KeyPart as KeyPart
 from handfast.arguments import Kind as Kind
@@ -97,6 +98,7 @@ from handfast.errors import UnknownLayout as UnknownLayout
 from handfast.errors import WaitTimeout as WaitTimeout
 from handfast.errors import WouldDeadlock as WouldDeadlock
 from handfast.records import Advance as Advance
+from handfast.records import Hold as Hold
 from handfast.records import Holder as Holder
 from handfast.records import LatchStatus as LatchStatus
 from handfast.records import Leader as Leader
@@ -167,6 +169,8 @@ __all__ = [
     "Handfast",
     "HandfastError",
     "HeaderError",
+    "HeldKind",
+    "Hold",
     "Holder",
     "ItemLease",
     "Items",

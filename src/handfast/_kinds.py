@@ -42,7 +42,7 @@ KINDS: Mapping[str, ObjectKind] = {
             "lock_all": ("LockAll", "LeaseOfAll"),
         },
         "permit",
-        records=("Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),
+        records=("Hold", "Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),
         limit=1,
     ),
     "semaphore": ObjectKind({"semaphore": ("Semaphore", "SemaphoreLease")}, "permit", limit=0),

@@ -16,6 +16,7 @@ __all__ = [
     "AsyncRedisClusterClient",
     "CancelEvent",
     "Duration",
+    "HeldKind",
     "Items",
     "KeyPart",
     "Kind",
@@ -83,6 +84,9 @@ datetime a date."""
 Kind = Literal["lock", "semaphore", "rwlock", "election", "group", "partition", "once"]
 """What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take
 locks. A key of `once` has its parts in its name, ``invoice|42``."""
+
+HeldKind = Literal["lock", "semaphore", "rwlock", "election", "once"]
+"""What an operator can put on hold, by the kind of the name."""
 
 OnBusy = Literal["raise", "skip", "replace", "preempt"]
 """What a decorated function does while others hold its lock: wait, and ``"raise"`` AcquireTimeout if it is not acquired in

@@ -404,6 +404,8 @@ class UnknownLayout(ServerRefused):
 
 def _taken(which: str, status: LockStatus | None) -> str:
     """Say who has a name, the one that has had it longest first, or who waits for it."""
+    if status is not None and status.hold is not None:
+        return f"{which} is {status.hold}"
     if status is None or not (status.holders or status.waiters):
         return f"others hold {which}"
     if not status.holders:

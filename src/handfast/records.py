@@ -15,6 +15,7 @@ from handfast.arguments import Duration, Kind
 
 __all__ = [
     "Advance",
+    "Hold",
     "Holder",
     "LatchStatus",
     "Leader",
@@ -109,16 +110,39 @@ class OperatorAction:
 
     Attributes:
         at: When, on the server's clock.
-        what: ``force_release``, ``resize``, ``pause``, ``resume``, or ``preempt`` for a lease that a later request took.
+        what: ``force_release``, ``resize``, ``pause``, ``resume``, ``hold``, ``unhold``, or ``preempt`` for a lease that a
+            later request took.
         by: The label of the client that did it.
-        why: The reason of a ``force_release`` or a ``preempt``; the new limit of a ``resize``, 0 where it let each client bring its own
-            again, or the new rates, and no text in that case; the seconds of a ``pause``.
+        why: The reason of a ``force_release``, a ``hold``, an ``unhold`` or a ``preempt``; the new limit of a ``resize``, 0
+            where it let each client bring its own again, or the new rates, and no text in that case; the seconds of a
+            ``pause``.
     """
 
     at: datetime
     what: str
     by: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An operator's hold on a name: holders go on, and no one else gets in; see `Handfast.hold`.
+
+    Attributes:
+        until: When it ends, on the server's clock.
+        remaining: Seconds until then.
+        by: The label of the client that set it.
+        reason: Why.
+    """
+
+    until: datetime
+    remaining: float
+    by: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return a text for a log: ``on hold until 2026-11-27 14:00:00 UTC by ops@bastion: DB migration``."""
+        return f"on hold until {self.until:%Y-%m-%d %H:%M:%S} UTC by {self.by}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +163,7 @@ class LockStatus:
         last: The last action of an operator that the server remembers; None if there is none.
         granted_ago: Seconds since the latest grant; None if the server remembers none. An idle name is remembered for an
             hour.
+        hold: An operator's hold; None without one. It is none of the holders.
     """
 
     holders: tuple[Holder, ...]
@@ -152,6 +177,7 @@ class LockStatus:
     waited: float
     last: OperatorAction | None
     granted_ago: float | None = None
+    hold: Hold | None = None
 
     def __str__(self) -> str:
         """Return a line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``.
@@ -165,7 +191,8 @@ class LockStatus:
             held = f"{self.limit - self.free:,} of {self.limit:,} permits held{', by ' * bool(names)}"
         else:
             held = "held by " if names else "not held"
-        return f"{held}{', '.join(names)}; {self.waiting:,} waiting"
+        on_hold = "" if self.hold is None else f"; {self.hold}"
+        return f"{held}{', '.join(names)}; {self.waiting:,} waiting{on_hold}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ def _arguments(call: Call) -> list[bytes]:
     return found
 
 
+def _on_hold(call: Call) -> bytes:
+    ttl_ms = int(_arguments(call)[len(PARTS)])
+    return b"held " + doubles(_now_us() + ttl_ms * 1000, 0, -1) if ttl_ms else b"ended " + doubles(0, 0)
+
+
 def _states(call: Call) -> list[Any]:
     names = len(_arguments(call)) // len(PARTS)
     found = [[b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []] for _ in range(names)]
@@ -61,6 +66,7 @@ def _states(call: Call) -> list[Any]:
 _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "permit_renew": lambda call: b"renewed " + doubles(int(_arguments(call)[-1]) * 1000),
     "permit_inspect": _states,
+    "permit_hold": _on_hold,
     "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_arguments(call)[-1]) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,

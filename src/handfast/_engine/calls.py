@@ -17,7 +17,7 @@ from handfast._engine.effects import Acknowledgement, Answer, Call, Found, Joini
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
-from handfast._engine.records import encode_label, words_of
+from handfast._engine.records import encode_label, owner_text, reason_word, words_of
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
@@ -31,6 +31,7 @@ ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 ADOPT, SLOT, OVERTAKE = load("permit_adopt"), load("permit_slot"), load("permit_overtake")
+HOLD = load("permit_hold")
 
 PARTS = "state", "tokens"
 """The keys of a name."""
@@ -302,6 +303,14 @@ class PermitRequest(Request):
     def revoke(self, up_to_fence: int, reason: str, start: int = 0, by: str = "") -> Call:
         """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
         return self._call(REVOKE, up_to_fence, reason, start, encode_label(by))
+
+    def hold(self, ttl_ms: int, grace_ms: int, reason: str, by: str) -> Call:
+        """Let no one in for so long; 0 ends that. Ask the holders to end within ``grace_ms``; -1 asks none.
+
+        ``by``: the label of the operator's client.
+        """
+        owner = owner_text("-", "-", by).encode() + reason_word(reason)
+        return self._call(HOLD, ttl_ms, grace_ms, encode_label(by), reason, owner)
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Read the state of the name, with so many of its holders and of its waiters."""

@@ -6,8 +6,9 @@ The twin of ``lua/lib/record.lua``.
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
 words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``slot`` the number of a
-holder, ``ahead`` the head start of a request in microseconds, ``wanted`` when a holder that is to end is revoked. A
-reader passes over words whose names it does not know.
+holder, ``ahead`` the head start of a request in microseconds, ``wanted`` when a holder that is to end is revoked,
+``hold`` the end of an operator's hold, and ``reason`` why. A reader passes over words whose names it does not
+know.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-__all__ = ["Action", "Record", "encode_label", "owner_text", "printable", "read_action", "read_record", "words_of"]
+__all__ = [
+    "Action",
+    "Record",
+    "encode_label",
+    "owner_text",
+    "printable",
+    "read_action",
+    "read_record",
+    "reason_word",
+    "words_of",
+]
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
@@ -41,6 +52,10 @@ class Record(NamedTuple):
     """By how much its request counts as earlier than it came."""
     wanted_us: int | None = None
     """When it is revoked, in microseconds on the server's clock, if a later request has asked it to end."""
+    hold_us: int | None = None
+    """Of an operator's hold its end, in microseconds on the server's clock."""
+    reason: str = ""
+    """Of an operator's hold."""
 
     @property
     def of_several(self) -> bool:
@@ -73,6 +88,11 @@ def words_of(value: str, ahead_us: int) -> bytes:
     return (f"{words} ahead={ahead_us}" if ahead_us else words).encode()
 
 
+def reason_word(reason: str) -> bytes:
+    """The word of a record with an operator's reason."""
+    return f" reason={encode_label(reason)}".encode()
+
+
 def encode_label(label: str) -> str:
     """Percent-encode what would end a label."""
     return quote(label, safe=":;=,/@")
@@ -88,8 +108,11 @@ def read_record(text: bytes) -> Record | None:
     value, slot, ahead_us = unquote(named.get("value", "")), named.get("slot", ""), int(named.get("ahead", 0))
     inbox, control, label = map(printable, map(unquote, (inbox, control, label)))
     number, wanted = int(slot) if slot else None, named.get("wanted")
-    wanted_us = int(wanted) if wanted else None
-    return Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, number, ahead_us, wanted_us)
+    wanted_us, hold = int(wanted) if wanted else None, named.get("hold")
+    found = Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, number, ahead_us, wanted_us)
+    if hold is None:
+        return found
+    return found._replace(hold_us=int(hold), reason=printable(unquote(named.get("reason", ""))))
 
 
 class Action(NamedTuple):

@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Any
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_action, read_record
+from handfast._kinds import MAX_PERMITS
 from handfast._protocol.asking import change
 
 if TYPE_CHECKING:
-    from handfast.records import LockStatus, OperatorAction
+    from handfast.records import Hold, LockStatus, OperatorAction
 
-__all__ = ["force_release", "last_action", "read_status", "resize", "status", "statuses", "who_is_there"]
+__all__ = [
+    "force_release",
+    "hold",
+    "last_action",
+    "read_status",
+    "resize",
+    "status",
+    "statuses",
+    "unhold",
+    "who_is_there",
+]
 
 RESTED = "."
 """What stands before the token of a lock that was released, as permit_release.lua has it."""
@@ -36,6 +47,10 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
 
     _, now_us, fence, resized, used, holding, waiting, grants, waited_us, noted, holders_shown, waiters_shown = fields
     held, queued = _rows(holders_shown), _rows(waiters_shown)
+    on_hold = next((_hold(record, now_us) for *_, record in held if record.hold_us is not None), None)
+    if on_hold is not None:
+        held = [row for row in held if row[2].hold_us is None]
+        holding, used = holding - 1, max(-1, used - MAX_PERMITS)
     limit = resized or limit or max((record.limit for *_, record in held + queued), default=0)
     holders = []
     for shown, deadline, record in held:
@@ -72,10 +87,21 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         waiters.append(
             Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all, record.value, ahead)
         )
-    free = 0 if used < 0 else max(0, limit - used)
+    free = 0 if used < 0 or on_hold is not None else max(0, limit - used)
     waited, last = waited_us / 1e6, last_action(noted)
     ago = max(0, now_us - fence) / 1e6 if fence else None
-    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last, ago)
+    rows = tuple(holders), tuple(waiters)
+    return LockStatus(*rows, fence, holding, waiting, limit, free, grants, waited, last, ago, on_hold)
+
+
+def _hold(record: Record, now_us: int) -> Hold:
+    from datetime import UTC, datetime
+
+    from handfast.records import Hold
+
+    until_us = record.hold_us or 0
+    until = datetime.fromtimestamp(until_us / 1e6, UTC)
+    return Hold(until, max(0, until_us - now_us) / 1e6, record.label, record.reason)
 
 
 def last_action(noted: bytes) -> OperatorAction | None:
@@ -124,6 +150,23 @@ def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int
         _, revoked, more, start = answer.fields
         count += revoked
     return count
+
+
+def hold(request: PermitRequest, ttl_ms: int, grace_ms: int, reason: str, by: str) -> Steps[tuple[int, int, int]]:
+    """Let no one in for so long. Return the end in microseconds, how many hold the name, and when to ask them again."""
+    answer: Answer = yield request.hold(ttl_ms, grace_ms, reason, by)
+    _, until_us, holding, left_us = answer.fields
+    return until_us, holding, left_us
+
+
+def unhold(request: PermitRequest, reason: str, by: str) -> Steps[bool]:
+    """End a hold, and serve the queue. Return whether there was one."""
+    was_held, more = False, 1
+    while more:
+        answer: Answer = yield request.hold(0, -1, reason, by)
+        _, found, more = answer.fields
+        was_held = was_held or bool(found)
+    return was_held
 
 
 def resize(request: PermitRequest, limit: int, by: str) -> Steps[None]:

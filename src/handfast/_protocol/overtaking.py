@@ -14,7 +14,7 @@ from math import inf
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Park, Steps, Waking
-from handfast._protocol.acquire import MAX_POLL_S, Attempt, Watch, wait
+from handfast._protocol.acquire import Attempt, Watch, wait
 
 __all__ = ["AHEAD_US", "NO_GRACE", "Overtaking"]
 
@@ -67,6 +67,6 @@ class Overtaking:
         if self._grace_ms == NO_GRACE:
             return inf
         if left_us < 0:
-            return MAX_POLL_S
+            return MAX_REPEAT_S
         pause, self._repeat_s = self._repeat_s, min(MAX_REPEAT_S, 2 * self._repeat_s)
         return min(pause, left_us / 1e6 + SLACK_S)

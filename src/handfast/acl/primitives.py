@@ -26,7 +26,7 @@ from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
 from handfast._kinds import KINDS
 from handfast.acl.commands import commands_of
-from handfast.arguments import Kind
+from handfast.arguments import HeldKind, Kind
 from handfast.fencing.values import guard_key
 
 __all__ = ["NAMESPACED", "USES", "Use", "session"]
@@ -68,6 +68,7 @@ def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable
         permits.inspect(),
         permits.revoke(0, ""),
         permits.adopt(_TOKEN, "", ""),
+        *([permits.hold(0, 0, "", "")] if kind in get_args(HeldKind) else []),
         *more(permits),
     ]
     return _use(calls, namespace, kind)
@@ -123,6 +124,7 @@ def _once(namespace: str) -> Use:
         request.cancel(_TOKEN),
         request.inspect(),
         request.revoke(0, ""),
+        request.hold(0, 0, "", ""),
         request.read(),
         request.forget(),
     ]
@@ -133,7 +135,8 @@ def _names(namespace: str) -> Use:
     """What it takes to find names of all kinds, to inspect them and to take leases away."""
     pattern = NamePattern(namespace, "*", get_args(Kind))
     permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1))
-    uses = [_use([pattern.scan(b"0"), permits.inspect(), permits.revoke(0, "")], namespace, kind) for kind in LIMITS]
+    calls = [pattern.scan(b"0"), permits.inspect(), permits.revoke(0, ""), permits.hold(0, 0, "", "")]
+    uses = [_use(calls, namespace, kind) for kind in LIMITS]
     return replace(uses[0], keys=tuple(key for use in uses for key in use.keys))
 
 

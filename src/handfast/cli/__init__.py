@@ -56,6 +56,10 @@ TASKS = {
             "Show who holds NAME, who waits, and what an operator did last.",
         ),
     },
+    "Stop what goes wrong": {
+        "hold": ("handfast.cli.operate.hold:hold", "Let no one in under NAME for a while."),
+        "unhold": ("handfast.cli.operate.hold:unhold", "End the hold on NAME, and serve those who wait."),
+    },
     "Try it out, and set up a server": {
         "demo": (
             "handfast.cli.demo.command:command",

@@ -33,7 +33,7 @@ CALLS = [
     *(LOCK.acquire(TOKEN), LOCK.try_acquire(TOKEN), LOCK.acquire(TOKEN, 9), LOCK.release(TOKEN)),
     *(LOCK.release(TOKEN, copies=True), LOCK.confirm(TOKEN), LOCK.renew_for(TOKEN, 1), LOCK.cancel(TOKEN)),
     *(LOCK.inspect(), LOCK.revoke(9, ""), LOCK.adopt(TOKEN, "c", "l"), LOCK.lower(TOKEN), LOCK.slot(TOKEN, 0)),
-    *(LOCK.resize(2, "me"), LOCK.overtake(TOKEN, 0, "", "")),
+    *(LOCK.resize(2, "me"), LOCK.overtake(TOKEN, 0, "", ""), LOCK.hold(9, -1, "", "")),
     *(SEVERAL.acquire(TOKEN), SEVERAL.release(TOKEN), SEVERAL.renew_for(TOKEN, 1), SEVERAL.cancel(TOKEN)),
     *(ONCE.acquire(TOKEN), ONCE.ending_as("done", b"").release(TOKEN), ONCE.cancel(TOKEN)),
     *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),

@@ -40,6 +40,8 @@ local function rests(token)
   return string.sub(token, 1, 1) == '.'
 end
 
+local HOLD = '!hold' -- the token of an operator's hold
+
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 
 -- Return whether no request may overtake this waiter, and no script may remove it.
@@ -91,7 +93,9 @@ local function check_grants(name, state, caller, caller_moves, ticket, is_cut, n
   for i = 1, #all do
     local token = all[i]
     local record = state.records[token]
-    if record and rests(token) and name.granted[string.sub(token, 2)] == record.fence then
+    if token == HOLD then
+      name.granted[token] = nil
+    elseif record and rests(token) and name.granted[string.sub(token, 2)] == record.fence then
       name.granted[token] = record.fence
     elseif record and name.granted[token] ~= record.fence then
       new = new or {}
@@ -107,6 +111,9 @@ local function check_grants(name, state, caller, caller_moves, ticket, is_cut, n
   end)
   for _, token in ipairs(new) do
     local record = state.records[token]
+    if (name.hold_until or 0) > now then
+      complain(50, name, '%s is granted %.0f us before the end of a hold', token, name.hold_until - now)
+    end
     if name.granted[token] and (name.held[token] or 0) > now and not is_torn_elsewhere(name) then
       complain(4, name, '%s is granted a second time, with fence %.0f', token, record.fence)
     end
@@ -117,7 +124,7 @@ local function check_grants(name, state, caller, caller_moves, ticket, is_cut, n
     local out = 0
     for _, holder in ipairs(state.holders.order) do
       local other = state.records[holder]
-      if other and other.fence <= record.fence and state.holders.scores[holder] > now then
+      if other and holder ~= HOLD and other.fence <= record.fence and state.holders.scores[holder] > now then
         out = out + other.weight
       end
     end
@@ -277,27 +284,37 @@ local function check_records(name, state, now)
   end
 end
 
+-- Invariant 50: a hold lasts until its end, or until it is ended; nothing else ends it.
+local function check_hold(name, state, script, reply, argv, is_cut, now)
+  local stored = state.holders.scores[HOLD]
+  if script == 'permit_hold' and (is_cut or name.torn or not reply) then
+    name.hold_until = stored
+  elseif script == 'permit_hold' then
+    local ttl_ms = tonumber(argv[1])
+    name.hold_until = ttl_ms > 0 and now + ttl_ms * 1000 or nil
+  end
+  if (name.hold_until or 0) > now and stored ~= name.hold_until and not name.torn then
+    complain(50, name, 'the hold until %.0f is stored as %.0f', name.hold_until, stored or 0)
+  elseif (name.hold_until or 0) <= now then
+    name.hold_until = nil
+  end
+end
+
 -- Invariants 48 and 49: a request that overtakes has no one before it. It asks the holders to end, and takes a lease when
 -- the time is over that the first such request has left its holder.
-local function check_overtaken(name, state, reply, caller, argv, is_cut, now)
-  local place, grace_ms = name.place[caller], tonumber(argv[2])
+-- The same holds where an operator's hold asks the holders.
+local function check_asked(name, state, grace_ms, left_us, caller, is_cut, now)
   if is_cut then -- it may have asked some, and not noted it
     for _, token in ipairs(state.holders.order) do
       name.asked[token] = state.records[token] and state.records[token].wanted
     end
   end
-  if not place or is_cut or name.torn then
-    return
-  elseif not (reply and reply[1] == 'asked') then
-    complain(49, name, '%s waits, and does not overtake', caller)
+  if is_cut or name.torn then
     return
   end
-  local head, first = state.queue.order[1], math.huge
-  if reply[3] == 0 and head and (name.place[head] or place) < place then
-    complain(49, name, '%s has overtaken all, and %s is before it', caller, head)
-  end
+  local first = math.huge
   for token, deadline in pairs(name.held) do
-    if grace_ms >= 0 and deadline > now and not rests(token) and name.has_record[token] then
+    if grace_ms >= 0 and deadline > now and not rests(token) and token ~= HOLD and name.has_record[token] then
       name.asked[token] = math.min(name.asked[token] or math.huge, now + grace_ms * 1000)
       local its_end = name.asked[token]
       if its_end > now then
@@ -307,9 +324,28 @@ local function check_overtaken(name, state, reply, caller, argv, is_cut, now)
       end
     end
   end
-  if reply[2] ~= (first < math.huge and first - now or -1) then
-    complain(48, name, '%s is to come again in %.0f us, and the first end is in %.0f us', caller, reply[2], first - now)
+  if left_us ~= (first < math.huge and first - now or -1) then
+    complain(48, name, '%s is to come again in %.0f us, and the first end is in %.0f us', caller, left_us, first - now)
   end
+end
+
+local function check_overtaken(name, state, reply, caller, argv, is_cut, now)
+  local place, grace_ms = name.place[caller], tonumber(argv[2])
+  if (name.hold_until or 0) > now then
+    grace_ms = -1 -- while an operator holds the name, no one is asked
+  end
+  if not place or is_cut or name.torn then
+    check_asked(name, state, -1, -1, caller, is_cut, now)
+    return
+  elseif not (reply and reply[1] == 'asked') then
+    complain(49, name, '%s waits, and does not overtake', caller)
+    return
+  end
+  local head = state.queue.order[1]
+  if reply[3] == 0 and head and (name.place[head] or place) < place then
+    complain(49, name, '%s has overtaken all, and %s is before it', caller, head)
+  end
+  check_asked(name, state, grace_ms, reply[2], caller, is_cut, now)
 end
 
 -- A lease ends only by its owner, by its deadline, by a revoke whose fence is not smaller, or at the end of the time that a
@@ -318,7 +354,8 @@ local function check_kept(name, state, script, caller, argv, now)
   local bound = script == 'permit_revoke' and tonumber(argv[1]) or -1
   for token, deadline in pairs(name.held) do
     if deadline > now and not state.holders.scores[token] and token ~= caller and not name.torn then
-      local is_over = script == 'permit_overtake' and (name.asked[token] or math.huge) <= now
+      local asks = script == 'permit_overtake' or script == 'permit_hold'
+      local is_over = asks and (name.asked[token] or math.huge) <= now or token == HOLD
       if name.granted[token] and name.granted[token] > bound and not is_over then
         complain('kept', name, '%s lost its lease with %.0f us left', token, deadline - now)
       end
@@ -362,6 +399,7 @@ local SERVES = {
   permit_resize = {resized = true},
   permit_revoke = {revoked = true},
   permit_overtake = {asked = true},
+  permit_hold = {ended = true},
   multi_acquire = {queued = true},
   once_acquire = {queued = true},
   once_cancel = {cancelled = true},
@@ -421,7 +459,7 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])
     end
     name.queued_in[caller] = turn
-  elseif tag and tag ~= 'lowered' and tag ~= 'asked' and tag ~= 'begun' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
+  elseif tag and tag ~= 'lowered' and tag ~= 'asked' and tag ~= 'begun' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' and script ~= 'permit_hold' then
     -- Of several names, one may have been taken by force. The caller hears of it, and then gives back the others.
     local lost = several and (tag == 'finished' or tag == 'lost' and (script == 'permit_renew' or script == 'permit_release'))
     lost = lost or tag == 'gone' and not state.queue.scores[caller] -- it may have been granted
@@ -600,7 +638,7 @@ local function check(script, keys, argv, reply, is_cut, now)
   caller_moves = caller_moves or unsure
   if reply and (reply[1] == 'released' or reply[1] == 'cancelled' or reply[1] == 'lowered' or reply[1] == 'resized') then
     reply.more = reply[2]
-  elseif reply and (reply[1] == 'revoked' or reply[1] == 'asked') then
+  elseif reply and (reply[1] == 'revoked' or reply[1] == 'asked' or reply[1] == 'ended') then
     reply.more = reply[3]
   elseif reply and (reply[1] == 'queued' or reply[1] == 'busy') then
     reply.more = reply[reply[1] == 'queued' and 4 or 2] == 0 and 1 or 0
@@ -609,7 +647,12 @@ local function check(script, keys, argv, reply, is_cut, now)
     local state = look(name, now)
     if script == 'permit_overtake' then
       check_overtaken(name, state, reply, caller, argv, is_cut, now)
+    elseif script == 'permit_hold' and reply and reply[1] == 'held' then
+      check_asked(name, state, tonumber(argv[2]), reply[4], 'an operator', is_cut, now)
+    elseif script == 'permit_hold' then
+      check_asked(name, state, -1, -1, 'an operator', is_cut, now)
     end
+    check_hold(name, state, script, reply, argv, is_cut, now)
     check_queue(name, state, script, caller, caller_moves, ticket, unsure, is_cut, now)
     check_grants(name, state, caller, caller_moves, ticket, is_cut, now)
     check_records(name, state, now)
@@ -688,6 +731,7 @@ function watch.lost(tag, torn, forget_fences, now)
         name.granted[token] = state.records[token] and state.records[token].fence
         name.asked[token] = state.records[token] and state.records[token].wanted
       end
+      name.hold_until = state.holders.scores[HOLD]
       remember(name, state)
     end
   end
@@ -706,7 +750,7 @@ function watch.present(now)
   for _, name in ipairs(names) do
     local state = look(name, now)
     for _, token in ipairs(state.holders.order) do
-      if state.holders.scores[token] > now and not rests(token) then
+      if state.holders.scores[token] > now and not rests(token) and token ~= HOLD then
         insert(found, name.tag .. ' ' .. token)
       end
     end

@@ -55,12 +55,25 @@ class Leased:
             await self._observe(target)
         elif order.verb == "status":
             await self._primitive(target).status()
+        elif order.verb in ("hold", "unhold"):
+            await self._put_on_hold(target)
         elif order.verb == "revoke":
             self._watch.revoked = True
             await self._plain("revoke", target, self._primitive(target).force_release(reason="by order"))
         else:
             wanted = target._replace(limit=order.limit)
             await self._plain("resize", wanted, self._primitive(target).resize(order.limit or None))
+
+    async def _put_on_hold(self, target: Target) -> None:
+        """Put the first name on hold, or end that."""
+        kinds = {"all": "lock", "read": "rwlock", "write": "rwlock"}
+        api, name = self._client.api, target.names[0]
+        kind: Any = kinds.get(target.kind, target.kind)
+        if self._order.verb == "unhold":
+            await api.unhold(name, kind=kind)
+        else:
+            now = self._order.grace > 0
+            await api.hold(name, self._order.hold, kind=kind, reason="by order", now=now, grace=self._order.grace)
 
     def _primitive(self, target: Target) -> Any:
         api = self._client.api

@@ -70,8 +70,8 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``preempt``, ``replace``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait``,
-    ``done``, ``observe``, ``work`` or ``close``."""
+    """``acquire``, ``try``, ``preempt``, ``replace``, ``revoke``, ``hold``, ``unhold``, ``resize``, ``pause``, ``status``,
+    ``forget``, ``wait``, ``done``, ``observe``, ``work`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""

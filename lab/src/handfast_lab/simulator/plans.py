@@ -85,7 +85,9 @@ class _PermitDrawing(Drawing):
         """The share of requests with a head start."""
         self.overtaking = 0.5 if self.kind == "lock" and chance() < 0.4 else 0.0
         """The share of requests that preempt or replace others."""
-        self.calm = self.overtaking > 0 and chance() < 0.3 and setting != "replicas"
+        self.holding = 0.15 if chance() < 0.15 else 0.0
+        """The share of orders by which an operator puts a name on hold, or ends that."""
+        self.calm = self.overtaking > 0 and not self.holding and chance() < 0.3 and setting != "replicas"
         """Whether nothing goes wrong, so that holders hear in time that they are to end."""
         if self.calm:
             self.revokes, self.cancelling, self.tempo = False, 0.0, 0.001
@@ -101,8 +103,9 @@ class _PermitDrawing(Drawing):
             kinds, rate = (), 0.0
         return Plan(
             *(self.kind, self.names, tags, clients, self.tempo, kinds, rate),
-            *(self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85, uniform, self.rests),
-            overtakes=self.overtaking > 0,
+            *(self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85, uniform),
+            rests=self.rests or self.holding > 0,
+            overtakes=self.overtaking > 0 or self.holding > 0,
             calm=self.calm,
             replicas=self.replicas,
             setting=self.setting,
@@ -141,6 +144,11 @@ class _PermitDrawing(Drawing):
             return Order("resize", target, pause, limit=self._one((0, 1, 2, 3, self.limit + 2)))
         if 0.1 <= roll < 0.13:
             return Order("status", target, pause)
+        if chance() < self.holding:
+            grace = self._one((0.0, 0.0, 0.2, 1.0))
+            return Order(
+                self._one(("hold", "hold", "unhold")), target, pause, hold=0.001 + self._seconds(ttl / 500), grace=grace
+            )
         if target.kind == "lock" and self.rests and 0.4 <= roll < 0.8:
             target = target._replace(at_least_ms=300 if roll < 0.6 else 2_000)
         timeout = None if chance() < 0.5 else 0.001 + self._seconds(10)
@@ -193,7 +201,7 @@ class _ElectionDrawing(_PermitDrawing):
         super().__init__(chance, setting)
         self.kind, self.limit, self.names = self.observed, 1, self.names[:2]
         self.at_once = self.disagree = self.resizes = self.rests = False
-        self.overtaking = 0.0
+        self.overtaking = self.holding = 0.0
         self.calm = chance() < 0.2
         """Whether nothing goes wrong, so that observers hear of all at once."""
         if self.calm:

@@ -171,6 +171,13 @@ PLANTED = (
         "A holder that does not react stays for as long as later requests come.",
     ),
     Planted(
+        "a hold is a permit",
+        "permit_hold",
+        "local MOST = 1000000000",
+        "local MOST = 0",
+        "Requests are granted while an operator holds the name.",
+    ),
+    Planted(
         "a holder is revoked when it is asked",
         "permit_overtake",
         "if its_end <= now then",

@@ -230,7 +230,7 @@ class Simulation:
         if not (damage.lost_data or damage.jumped_forward):
             # The model has one limit for all, and no request that held without its owner learning of it.
             held = [*check_holds(history), *check_fences(history, exclusive=True)]
-            if self.plan.overtakes and not self.plan.calm:  # a holder may hear late that its lease was taken
+            if self.plan.overtakes:  # a history does not show that a lease is to end earlier than its grant said
                 held = check_fences(history)
             plain = self.plan.uniform and not (self.plan.rests or self.plan.overtakes or self.watch.held_unheard)
             found = check_all(history) if plain and self.plan.kind != "once" else held

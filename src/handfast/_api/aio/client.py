@@ -11,6 +11,7 @@ from weakref import WeakSet
 from handfast._api import foreign
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLockAll
+from handfast._api.aio.operations import AsyncOperations
 from handfast._api.aio.rlock import AsyncRLock
 from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
 from handfast._api.aio.semaphore import AsyncSemaphore
@@ -93,7 +94,7 @@ MAX_NAMES = 100
 
 # sync only, in Args: max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
 # sync only, in Args:     which is some slower and has no bound.
-class AsyncHandfast(AsyncBlockOnly, PublicObject):
+class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one

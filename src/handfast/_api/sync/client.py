@@ -14,6 +14,7 @@ from handfast._api.foreign import unknown_options
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
+from handfast._api.sync.operations import Operations
 from handfast._api.sync.rlock import RLock
 from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.semaphore import Semaphore
@@ -91,7 +92,7 @@ MAX_NAMES = 100
 """Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
 
 
-class Handfast(BlockOnly, PublicObject):
+class Handfast(Operations, BlockOnly, PublicObject):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one

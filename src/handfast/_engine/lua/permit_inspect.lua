@@ -10,13 +10,15 @@
 -- limit is the one that an operator has set, 0 if none has. used is how many permits are out, -1 where that is not
 -- known any more. grants and waited_us are the counters of lib/state.lua, and last is its field of that name, or the
 -- empty text. holders_shown and waiters_shown list up to max_shown tokens each, three items a token: its first 8
--- characters (a whole token is the right to release), its deadline in us or its ticket, and its record.
+-- characters (a whole token is the right to release), its deadline in us or its ticket, and its record. An operator's
+-- hold is one of the holders.
 --
 -- TWICE, LATE and MEMORY it only reads.
 
 -- @include clock
 -- @include record
 -- @include state
+-- @include hold
 
 local max_shown = tonumber(ARGV[1])
 
@@ -32,10 +34,12 @@ local function add(shown, token, score, its_record)
   shown[#shown + 1] = its_record or ''
 end
 
-local function list(shown, first, last, count, offset)
-  local found = redis.call('ZRANGEBYSCORE', tokens, first, last, 'WITHSCORES', 'LIMIT', 0, count)
+local function list_holders(shown, first, count)
+  local found = redis.call('ZRANGEBYSCORE', tokens, first, FINISHED, 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found, 2 do
-    add(shown, found[i], found[i + 1] - offset, redis.call('HGET', state, found[i]))
+    if found[i] ~= HOLD then
+      add(shown, found[i], found[i + 1], redis.call('HGET', state, found[i]))
+    end
   end
 end
 
@@ -79,7 +83,11 @@ local function inspect(state_key, tokens_key)
       end
     end
     holding = holding + others
-    list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
+    local its_end = max_shown > 0 and hold_end()
+    if its_end then -- in any case, however many end before it
+      add(holders_shown, HOLD, its_end, redis.call('HGET', state, HOLD))
+    end
+    list_holders(holders_shown, live, max_shown - #holders_shown / 3)
   end
   if length > 0 then
     waiters = redis.call('ZCOUNT', tokens, '-inf', '(0') + list_waiters(waiters_shown)

@@ -26,6 +26,7 @@
 -- @include sweep
 -- @include queue
 -- @include handoff
+-- @include hold
 
 local up_to_fence, reason, from = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
@@ -37,9 +38,9 @@ allow_at_maxmemory()
 gives_back = true
 sweep()
 
--- Returns 1 if the lease was taken. Of a holder whose record was evicted, the fence is not known.
+-- Returns 1 if the lease was taken. Of a holder whose record was evicted, the fence is not known. A hold stays.
 local function take(token, its_record)
-  if its_record and struct.unpack('<d', its_record) > up_to_fence then
+  if token == HOLD or its_record and struct.unpack('<d', its_record) > up_to_fence then
     return 0
   end
   revoke(token, its_record, reason)

@@ -26,6 +26,7 @@ Exit codes:
 @click.argument("pattern", default="*")
 @click.option("--kind", "kinds", type=KINDS, multiple=True, help="List names of this kind only; repeatable.")
 @click.option("--waiting", is_flag=True, help="List only names that are waited for.")
+@click.option("--on-hold", is_flag=True, help="List only names that are on hold; see `handfast hold`.")
 @click.option("--all", "idle", is_flag=True, help="Also list idle names that were used in the last hour, and when.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List the first N names.")
 @json_option
@@ -39,6 +40,7 @@ def command(
     pattern: str,
     kinds: tuple[Kind, ...],
     waiting: bool,
+    on_hold: bool,
     idle: bool,
     limit: int | None,
     as_json: bool,
@@ -63,7 +65,15 @@ def command(
                 known.append(one)
         except UnknownLayout as error:  # it comes after all others
             refused = error
-    found = [one for one in known if one.status.waiting or (not waiting and (idle or one.status.holding))]
+    found = [
+        one
+        for one in known
+        if (
+            one.status.hold
+            if on_hold
+            else one.status.waiting or (not waiting and (idle or one.status.holding or one.status.hold))
+        )
+    ]
     found.sort(
         key=lambda one: (-one.status.waiting, -max((held.held_for for held in one.status.holders), default=0), one.name)
     )
@@ -80,7 +90,9 @@ def command(
             click.echo(f"\n{len(shown):,} of {len(known):,} names known, {queued:,} waiting")
     elif refused is None:
         click.echo(
-            "handfast: no name is " + ("waited for" if waiting else "known" if idle else "held or waited for"), err=True
+            "handfast: no name is "
+            + ("on hold" if on_hold else "waited for" if waiting else "known" if idle else "held or waited for"),
+            err=True,
         )
     if refused is not None:
         click.echo(f"handfast: {refused}", err=True)

@@ -35,6 +35,13 @@ def summary(namespace: str, found: NameStatus) -> dict[str, Any]:
         "grants": status.grants,
         "waited": status.waited,
         "granted_ago": status.granted_ago,
+        "hold": status.hold
+        and {
+            "until": status.hold.until.isoformat(),
+            "remaining": status.hold.remaining,
+            "by": status.hold.by,
+            "reason": status.hold.reason,
+        },
     }
 
 

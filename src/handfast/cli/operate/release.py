@@ -18,7 +18,7 @@ from handfast.cli.operate.tokens import held_by, primitive, token_option
 if TYPE_CHECKING:
     from handfast import Handfast, LockStatus, NameStatus
 
-__all__ = ["command"]
+__all__ = ["command", "operator"]
 
 EPILOG = """
 \b
@@ -70,7 +70,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
                 click.echo(f"handfast: the lease of {given['name']!r} has ended", err=True)
                 ctx.exit(NOTHING)
         return
-    with connected(given["url"], namespace=given["namespace"], label=given["label"] or _operator()) as client:
+    with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         found = _held(ctx, client, given["name"], given["kind"])
         fence = given["if_fence"] or found.status.fence
         if not given["yes"] and (count := _reached(found.status, fence)):
@@ -131,7 +131,7 @@ def _next(after: list[NameStatus]) -> str:
     return f"; now held by {', '.join(repr(one.label) for one in holders[:3])}" if holders else ""
 
 
-def _operator() -> str:
+def operator() -> str:
     """Return who runs this command, as the label of the client: at most 200 bytes."""
     try:
         user = getpass.getuser()

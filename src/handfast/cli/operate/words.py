@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from handfast._engine.validate import MAX_HEAD_START_S
 from handfast.cli.durations import limit, span
 from handfast.cli.operate.table import fitted, lines, printable
-from handfast.records import Holder, LockStatus, NameStatus, OperatorAction, ServerFinding, Waiter
+from handfast.records import Hold, Holder, LockStatus, NameStatus, OperatorAction, ServerFinding, Waiter
 
 __all__ = ["described", "diagnosis", "summary"]
 
@@ -38,6 +38,8 @@ def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iter
     status = found.status
     yield fitted(f"{found.kind} {printable(found.name)}", most)
     yield f"  {_permits(found)}; {status.waiting:,} waiting"
+    if status.hold is not None:
+        yield fitted(f"  {_on_hold(status.hold)}", most)
     if status.grants:
         mean = span(status.waited / status.grants)
         latest = "" if status.holding or status.granted_ago is None else f"; the latest {_last_used(status)}"
@@ -79,6 +81,8 @@ def _row(found: NameStatus) -> tuple[str, ...]:
     status = found.status
     held = span(max(one.held_for for one in status.holders)) if status.holders else ""
     ends = span(min(one.remaining for one in status.holders)) if status.holders else ""
+    if status.hold is not None and not status.holders:
+        ends = span(status.hold.remaining)
     queue, waited = (f"{status.waiting:,}", span(status.waiters[0].waited_for)) if status.waiters else ("", "")
     return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited, _last_used(status))
 
@@ -87,7 +91,7 @@ def _held_by(found: NameStatus) -> str:
     """Say who holds a name, in one cell: the role or the number of permits, a label, and how many others there are."""
     status = found.status
     if not status.holders:
-        return ""
+        return "" if status.hold is None else f"on hold {printable(status.hold.by)}"
     first = max(status.holders, key=lambda one: one.held_for)
     others = f" +{status.holding - 1}" if status.holding > 1 else ""
     match found.kind:
@@ -138,6 +142,11 @@ def _plain_role(found: NameStatus, one: Holder | Waiter) -> str:
     if isinstance(one, Holder) and one.released:
         return "released"
     return "lock_all" if one.lock_all else role
+
+
+def _on_hold(hold: Hold) -> str:
+    until = f"on hold for {span(hold.remaining)}, until {hold.until:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{until}, by {printable(hold.by)}: {printable(hold.reason)}"
 
 
 def _value(found: NameStatus, one: Holder | Waiter | None) -> tuple[str, ...]:

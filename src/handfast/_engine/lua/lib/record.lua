@@ -15,8 +15,8 @@
 -- label      what people call the client, percent-encoded
 -- words      further facts of the token, as `name=text`, percent-encoded. `value` is data that the caller shows to
 --            others, `slot` the number that permit_slot.lua gave a holder, `ahead` the head start of a request in
---            microseconds, `wanted` when a holder that is to end is revoked, see permit_overtake.lua. A reader passes
---            over unknown words
+--            microseconds, `wanted` when a holder that is to end is revoked, see permit_overtake.lua, `hold`
+--            the end of an operator's hold in microseconds and `reason` why. A reader passes over unknown words
 --
 -- All but the mark comes from the client in one piece, so that scripts copy it from WEIGHT_AT on.
 

@@ -29,7 +29,8 @@
 --   memory     the time until which any tombstone lasts
 --
 -- And where an operator has used force or set the limit, the field `last`: the time of the last such action as a
--- double, then as text `force_release by reason` or `resize by limit`.
+-- double, then as text `force_release by reason`, `resize by limit`, `preempt by reason`, `hold by reason` or `unhold by
+-- reason`.
 --
 -- Of a key of once, the field `pause`, as lib/pause.lua says.
 --

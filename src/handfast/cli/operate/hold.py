@@ -1,0 +1,120 @@
+"""``handfast hold`` and ``handfast unhold``: let no one in under a name for a while."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from handfast.arguments import HeldKind
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.operate.looking import NOTHING, connected, json_option
+from handfast.cli.operate.release import operator
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+
+__all__ = ["hold", "unhold"]
+
+KINDS = click.Choice(get_args(HeldKind))
+
+EPILOG = """
+\b
+Exit codes:
+   0  {0}
+   1  {1}
+  64  wrong usage
+  69  the server cannot be reached, or it refused the request
+
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
+"""
+
+_name = click.argument("name", callback=parse_name)
+_kind = click.option("--kind", type=KINDS, default="lock", show_default=True, help="What NAME is the name of.")
+_label = click.option("--label", metavar="TEXT", help="Who does it, for those who wait.  [default: user@host]")
+
+
+@click.command("hold", epilog=EPILOG.format("NAME is on hold", "a pattern matches no name"))
+@_name
+@click.option("--for", "duration", callback=parse_duration, metavar="TIME", required=True, help="How long.")
+@click.option("--reason", metavar="TEXT", required=True, help="Why: for those who wait, and for `handfast show`.")
+@_kind
+@click.option("--now", is_flag=True, help="Ask the holders to end, and take their leases if they do not.")
+@click.option(
+    "--grace", callback=parse_duration_or_zero, metavar="TIME", help="With --now: how long they have.  [default: 10]"
+)
+@_label
+@json_option
+@server_options
+@namespace_option
+@click.pass_context
+def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
+    """Let no one in under NAME for a while.
+
+    Holders go on, and those who wait keep their places: they are served when the hold ends, by itself or by `handfast
+    unhold`. Without --now nothing that runs is disturbed.
+
+    NAME may be a pattern, such as 'report:*' in quotes: it stands for the names that the server knows now.
+    """
+    from handfast.cli.operate import objects, table
+
+    if given["grace"] is not None and not given["now"]:
+        raise click.UsageError("Use --grace with --now.", ctx)
+    grace = 10.0 if given["grace"] is None else given["grace"]
+    with _client(given) as client:
+        names = _names(ctx, client, given)
+        for name in names:
+            done = client.hold(
+                name, given["duration"], kind=given["kind"], reason=given["reason"], now=given["now"], grace=grace
+            )
+            if as_json:
+                identity = {"namespace": given["namespace"], "kind": given["kind"], "name": name}
+                shown = {
+                    "until": done.until.isoformat(),
+                    "remaining": done.remaining,
+                    "by": done.by,
+                    "reason": done.reason,
+                }
+                click.echo(objects.dumped(identity | shown))
+            else:
+                click.echo(f"{given['kind']} {name!r} is {table.printable(str(done))}")
+
+
+@click.command("unhold", epilog=EPILOG.format("the hold is over", "NAME was not on hold, or a pattern matches no name"))
+@_name
+@click.option("--reason", metavar="TEXT", default="released", show_default=True, help="Why: for `handfast show`.")
+@_kind
+@_label
+@server_options
+@namespace_option
+@click.pass_context
+def unhold(ctx: click.Context, /, **given: Any) -> None:
+    """End the hold on NAME, and serve those who wait."""
+    with _client(given) as client:
+        ended = [
+            name
+            for name in _names(ctx, client, given)
+            if client.unhold(name, kind=given["kind"], reason=given["reason"])
+        ]
+    for name in ended:
+        click.echo(f"{given['kind']} {name!r} is on hold no more")
+    if not ended:
+        click.echo(f"handfast: {given['name']!r} is not on hold", err=True)
+    ctx.exit(0 if ended else NOTHING)
+
+
+def _client(given: dict[str, Any]) -> Any:
+    return connected(given["url"], namespace=given["namespace"], label=given["label"] or operator())
+
+
+def _names(ctx: click.Context, client: Handfast, given: dict[str, Any]) -> list[str]:
+    """Return the name, or the names that a pattern matches."""
+    if not re.search(r"[*?[]", given["name"]):
+        return [given["name"]]
+    names = sorted(one.name for one in client.names(given["name"], kinds=[given["kind"]]))
+    if not names:
+        click.echo(f"handfast: no {given['kind']} is known that matches {given['name']!r}", err=True)
+        ctx.exit(NOTHING)
+    return names

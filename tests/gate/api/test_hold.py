@@ -1,0 +1,156 @@
+"""An operator's hold on a name: holders go on, no one else gets in, and it ends by itself. In both APIs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from handfast import AcquireTimeout, LeaseLost, Preempted
+from handfast.testing import FaultProxy, script
+from tests._support.apis import take, until_queued
+from tests._support.family import NOWHERE, until_listening
+from tests._support.helpers import eventually_async, settled
+
+SOON_S = 0.3
+"""A hold in seconds that is to end."""
+
+KINDS = {
+    "lock": lambda client: client.lock("a"),
+    "semaphore": lambda client: client.semaphore("a", 2),
+    "rwlock": lambda client: client.rwlock("a").read(),
+    "election": lambda client: client.election("a"),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, kind):
+    made = KINDS[kind]
+    async with asyncio.TaskGroup() as tasks:
+        async with made(here) as lease:
+            hold = await there.hold("a", 60, kind=kind, reason="DB migration")
+            assert 0 < hold.remaining <= 60
+            assert abs((hold.until - datetime.now(UTC)).total_seconds() - 60) < 30
+            await lease.extend(90)
+            assert await made(there).try_acquire() is None
+            assert await there.unhold("other", kind=kind) is False
+            with pytest.raises(AcquireTimeout, match=r"is on hold until .* UTC by .*: DB migration") as caught:
+                await made(there).acquire(timeout=0)
+            assert caught.value.status.hold.reason == "DB migration"
+            waiter = tasks.create_task(take(made(there)))
+            await until_queued(made(there))
+        status = await made(here).status()
+        assert (status.holding, status.holders, status.waiting, status.free) == (0, (), 1, 0)
+        assert status.hold.by == there._driver.label
+        assert str(status).endswith("UTC by " + there._driver.label + ": DB migration")
+        assert await here.unhold("a", kind=kind)
+        assert await waiter > lease.fence
+    assert not await here.unhold("a", kind=kind)
+    last = (await made(here).status()).last
+    assert (last.what, last.by, last.why) == ("unhold", here._driver.label, "released")
+
+
+@kinds
+async def test_it_ends_by_itself_and_the_first_that_waits_is_served(here, there, kind):
+    await there.hold("a", SOON_S, kind=kind, reason="short")
+    async with KINDS[kind](here).acquire(timeout=20) as lease:
+        assert lease.waited > SOON_S / 2
+    assert (await KINDS[kind](here).status()).hold is None
+
+
+async def test_a_key_of_once_is_not_run_meanwhile_and_an_old_result_counts(api, here, there):
+    key = here.once("job", refresh=SOON_S / 10, keep=600).keyed("7")
+    ran = []
+    assert await key.run(api.function(lambda: ran.append(1) or "one")) == "one"
+    await there.hold("job|7", 60, kind="once", reason="a migration")
+    for _ in range(3):
+        assert await key.run(api.function(lambda: ran.append(2) or "two")) == "one"
+    other = here.once("job").keyed("8")
+    await there.hold("job|8", SOON_S, kind="once", reason="a migration")
+    assert await other.run(api.function(lambda: "three")) == "three"
+    assert ran == [1]
+
+
+async def test_a_second_hold_takes_the_place_of_the_first(here, there):
+    first = await here.hold("a", 60, reason="one")
+    second = await there.hold("a", 3600, reason="two")
+    assert second.until > first.until
+    assert (await here.lock("a").status()).hold.reason == "two"
+    assert await here.unhold("a", reason="all is well")
+    async with there.lock("a").acquire(timeout=20):
+        pass
+    assert (await here.lock("a").status()).last.why == "all is well"
+
+
+async def test_taking_leases_by_force_leaves_the_hold(here, there):
+    await there.hold("a", 60, reason="a migration")
+    assert await here.lock("a").force_release() == 0
+    assert await here.lock("a").force_release(up_to_fence=2**53) == 0
+    assert (await here.lock("a").status()).hold
+
+
+async def test_of_now_the_holders_are_asked_and_then_revoked(here, there, raw):
+    lease = await here.lock("a", yields=False).acquire()
+    await until_listening(raw)
+    hold = await there.hold("a", 60, reason="a migration", now=True, grace=SOON_S)
+    assert hold.remaining < 60
+    await eventually_async(lambda: lease.lost)
+    assert lease.wanted == "a migration"
+    with pytest.raises(LeaseLost, match="its holder was asked to end and did not in time: a migration") as caught:
+        lease.check()
+    assert not isinstance(caught.value, Preempted)
+    assert (await here.lock("a").status()).hold
+
+
+async def test_a_request_that_preempts_waits_for_the_end_and_asks_no_one(here, there):
+    async with here.lock("a") as lease:
+        await there.hold("a", 60, reason="a migration")
+        with pytest.raises(AcquireTimeout, match="on hold"):
+            await there.lock("a").preempt(grace=0, timeout=SOON_S)
+        assert not lease.wanted
+
+
+async def test_a_lost_reply_sets_it_again(api, server, here):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as far:
+            lost = proxy.lose_reply(script("permit_hold"))
+            await far.hold("a", 60, reason="a migration")
+            assert lost.happened == 1
+    assert (await here.lock("a").status()).hold.reason == "a migration"
+    assert await here.unhold("a")
+
+
+async def test_names_shows_it(here, there):
+    await there.hold("a", 60, reason="a migration", kind="semaphore")
+    found = [one async for one in here.names("a")] if hasattr(here.names("a"), "__aiter__") else [*here.names("a")]
+    (one,) = found
+    assert (one.kind, one.status.limit, one.status.hold.reason) == ("semaphore", 0, "a migration")
+
+
+async def test_bad_input_is_refused_before_any_io(api):
+    async with api.client(NOWHERE) as client:
+        for arguments, options in (
+            (("", 5), {"reason": "x"}),
+            ((7, 5), {"reason": "x"}),
+            (("a", 0), {"reason": "x"}),
+            (("a", "5"), {"reason": "x"}),
+            (("a", 5), {"reason": ""}),
+            (("a", 5), {"reason": "x", "kind": "group"}),
+            (("a", 5), {"reason": "x", "kind": "limiter"}),
+            (("a", 5), {"reason": "x", "grace": -1}),
+        ):
+            with pytest.raises((TypeError, ValueError)):
+                await client.hold(*arguments, **options)
+        with pytest.raises((TypeError, ValueError)):
+            await client.unhold("a", kind="latch")
+        with pytest.raises((TypeError, ValueError)):
+            await client.unhold("a", reason="")
+
+
+async def test_without_a_server_it_changes_nothing(api):
+    async with api.client("null:") as client:
+        await settled(client.hold("a", 60, reason="a migration"))
+        async with client.lock("a"):
+            assert not await settled(client.unhold("a"))

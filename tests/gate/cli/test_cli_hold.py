@@ -1,0 +1,87 @@
+"""``handfast hold`` and ``handfast unhold``, and what `ls` and `show` say of a hold."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from handfast import AcquireTimeout
+from handfast.cli.operate.hold import hold, unhold
+from handfast.cli.operate.ls import command as ls
+from handfast.cli.operate.show import command as show
+from tests._support.helpers import eventually
+
+
+@pytest.fixture
+def call(server, raw):
+    """Return a function that runs a command on the server."""
+    return lambda command, *words: CliRunner().invoke(command, [*words, "--url", server.url])
+
+
+def objects(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_hold_lets_no_one_in_until_unhold(call, hf):
+    with hf.lock("report:1") as lease:
+        done = call(hold, "report:1", "--for", "2h", "--reason", "DB \x1b[31mmigration", "--label", "ops")
+        assert done.exit_code == 0
+        assert re.fullmatch(
+            r"lock 'report:1' is on hold until [-\d]+ [:\d]+ UTC by ops: DB \S*31mmigration\n", done.stdout
+        )
+        lease.extend(60)
+    with pytest.raises(AcquireTimeout, match="on hold"):
+        hf.lock("report:1").acquire(timeout=0)
+    shown = call(show, "report:1").stdout
+    assert re.search(r"  on hold for 1h59m, until .* UTC, by ops: DB ", shown)
+    assert "\x1b" not in shown
+    assert "on hold ops" in call(ls).stdout
+    assert call(ls, "--on-hold").stdout.count("\n") == call(ls).stdout.count("\n")
+    (found,) = objects(call(ls, "--json", "--on-hold"))
+    assert found["hold"]["by"] == "ops"
+    assert call(unhold, "report:1").stdout == "lock 'report:1' is on hold no more\n"
+    again = call(unhold, "report:1")
+    assert (again.exit_code, again.stderr) == (1, "handfast: 'report:1' is not on hold\n")
+    assert call(ls, "--on-hold").exit_code == 1
+    with hf.lock("report:1"):
+        pass
+
+
+def test_hold_takes_the_names_that_a_pattern_matches(call, hf):
+    for name in ("report:1", "report:2", "other"):
+        with hf.semaphore(name, 2):
+            pass
+    done = call(hold, "report:*", "--kind", "semaphore", "--for", "1m", "--reason", "x", "--json")
+    assert [one["name"] for one in objects(done)] == ["report:1", "report:2"]
+    assert not hf.semaphore("other", 2).locked()
+    assert hf.semaphore("report:2", 2).try_acquire() is None
+    assert call(unhold, "report:*", "--kind", "semaphore").stdout.count("no more") == 2
+    none = call(hold, "nothing*", "--for", "1m", "--reason", "x")
+    assert (none.exit_code, none.stderr) == (1, "handfast: no lock is known that matches 'nothing*'\n")
+
+
+def test_hold_now_takes_the_leases_after_the_grace(call, hf):
+    lease = hf.lock("a", yields=False).acquire()
+    assert call(hold, "a", "--for", "1m", "--reason", "x", "--now", "--grace", "0").exit_code == 0
+    eventually(lambda: lease.lost)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("a", "--reason", "x"), "Missing option '--for'"),
+        (("a", "--for", "1m"), "Missing option '--reason'"),
+        (("a", "--for", "1m", "--reason", "x", "--grace", "1s"), "Use --grace with --now."),
+        (("a", "--for", "0", "--reason", "x"), "a duration must be at least a millisecond"),
+        (("a", "--for", "1m", "--reason", ""), "reason must not be empty"),
+        (("a", "--for", "1m", "--reason", "x", "--kind", "limiter"), "'limiter' is not one of"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_of_hold(call, words, message):
+    done = call(hold, *words)
+    assert done.exit_code == 64
+    assert message in done.stderr
