@@ -29,6 +29,8 @@ from handfast._api.aio.rwlock import AsyncWriteLock as AsyncWriteLock
 from handfast._api.aio.scores import AsyncScores as AsyncScores
 from handfast._api.aio.semaphore import AsyncSemaphore as AsyncSemaphore
 from handfast._api.aio.semaphore import AsyncSemaphoreLease as AsyncSemaphoreLease
+from handfast._api.aio.together import AsyncHeld as AsyncHeld
+from handfast._api.aio.together import AsyncTogether as AsyncTogether
 from handfast._api.sync.autocomplete import Autocomplete as Autocomplete
 from handfast._api.sync.client import Handfast as Handfast
 from handfast._api.sync.debounce import Debounce as Debounce
@@ -58,6 +60,8 @@ from handfast._api.sync.rwlock import WriteLock as WriteLock
 from handfast._api.sync.scores import Scores as Scores
 from handfast._api.sync.semaphore import Semaphore as Semaphore
 from handfast._api.sync.semaphore import SemaphoreLease as SemaphoreLease
+from handfast._api.sync.together import Held as Held
+from handfast._api.sync.together import Together as Together
 from handfast._version import __version__ as __version__
 from handfast.arguments import AsyncItems as AsyncItems
 from handfast.arguments import AsyncRedisClient as AsyncRedisClient
@@ -134,6 +138,7 @@ __all__ = [
     "AsyncElection",
     "AsyncGroup",
     "AsyncHandfast",
+    "AsyncHeld",
     "AsyncItemLease",
     "AsyncItems",
     "AsyncLatch",
@@ -157,6 +162,7 @@ __all__ = [
     "AsyncScores",
     "AsyncSemaphore",
     "AsyncSemaphoreLease",
+    "AsyncTogether",
     "AsyncWriteLock",
     "Autocomplete",
     "CancelEvent",
@@ -169,6 +175,7 @@ __all__ = [
     "Handfast",
     "HandfastError",
     "HeaderError",
+    "Held",
     "HeldKind",
     "Hold",
     "Holder",
@@ -231,6 +238,7 @@ __all__ = [
     "ServerUnsupported",
     "Superseded",
     "Term",
+    "Together",
     "UnknownLayout",
     "WaitTimeout",
     "Waiter",

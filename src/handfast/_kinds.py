@@ -40,6 +40,7 @@ KINDS: Mapping[str, ObjectKind] = {
             "lease": ("Lease",),
             "rlock": ("RLock", "RLease"),
             "lock_all": ("LockAll", "LeaseOfAll"),
+            "together": ("Together", "Held"),
         },
         "permit",
         records=("Hold", "Holder", "LockStatus", "NameStatus", "OperatorAction", "Waiter"),

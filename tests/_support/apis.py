@@ -132,6 +132,11 @@ def awaitable(value):
     return Awaitable(value) if type(value) in TWINS else value
 
 
+def _bare(value):
+    """Return the sync object behind an awaitable one."""
+    return value._thing if isinstance(value, Awaitable) else value
+
+
 class Awaitable:
     """A sync object whose methods are awaitable wherever those of its asyncio twin are."""
 
@@ -150,7 +155,7 @@ class Awaitable:
         if inspect.iscoroutinefunction(inspect.unwrap(getattr(self._twin, name, None))):
             return partial(Call, value)
         if inspect.ismethod(value):
-            return lambda *args, **kwargs: awaitable(value(*args, **kwargs))
+            return lambda *args, **kwargs: awaitable(value(*map(_bare, args), **kwargs))
         return awaitable(value)
 
     def __call__(self, function):

@@ -16,6 +16,7 @@ from handfast._api.aio.rlock import AsyncRLock
 from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
 from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._api.foreign import unknown_options
+from handfast._api.nesting import Nesting
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
@@ -71,7 +72,9 @@ if TYPE_CHECKING:
     from handfast._api.aio.limiter import AsyncLimiter
     from handfast._api.aio.once import AsyncOnce
     from handfast._api.aio.partition import AsyncPartition
+    from handfast._api.aio.rwlock import AsyncReadLock, AsyncWriteLock
     from handfast._api.aio.scores import AsyncScores
+    from handfast._api.aio.together import AsyncTogether
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
 
@@ -176,6 +179,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
                 release_at_exit=release_at_exit or release_on_sigterm,
             )
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
+        self._nesting = Nesting()
         self._entered_rw_leases: PerCaller[WeakSet[AsyncRWLease]] = PerCaller()
 
     _elsewhere = foreign.CLIENT
@@ -487,6 +491,35 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         )
         write = read.with_weight(MAX_PERMITS)
         return AsyncRWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
+
+    def together(
+        self,
+        *limits: AsyncLock | AsyncRLock | AsyncLockAll | AsyncSemaphore | AsyncReadLock | AsyncWriteLock | AsyncLimiter,
+        timeout: Duration | None = None,
+    ) -> AsyncTogether:
+        """Return several limits as one, to be taken in this order under one timeout, and given back in reverse. No I/O.
+
+        Take the narrow limit first and the wide one last.
+
+        Example:
+            async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+                ...
+
+        Args:
+            limits: 1 to 16 locks, semaphores, read-write locks (``read()`` or ``write()``) and, as the last one, a limiter;
+                of this client.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most for all of them, unless they are given
+                another limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
+                indefinitely. It stands in place of the timeouts of the limits.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: ``timeout`` is out of range, a limiter is not the last, a limit is of another client, or the order
+                contradicts one in which this client has taken the same names together.
+        """
+        from handfast._api.aio.together import take_together
+
+        return take_together(self._driver, limits, timeout, self._nesting)
 
     def limiter(
         self,

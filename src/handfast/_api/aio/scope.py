@@ -20,7 +20,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from handfast._api.blocks import Blocks
 from handfast._drivers.aio.context import call_on, current_task, runs_here
@@ -33,7 +33,19 @@ from handfast.arguments import OnLost
 __all__ = ["AcquireContext", "AsyncLeaseScope", "AsyncPrimitiveScope", "Guard", "acquire_context"]
 
 P = ParamSpec("P")
-L = TypeVar("L", bound="AsyncLeaseScope")
+
+
+class Scoped(Protocol):
+    """What a block holds: a lease, or several of them."""
+
+    def _begin(self, frame: FrameType | None, task: asyncio.Task[Any] | None, /) -> Self: ...
+
+    def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> Coroutine[Any, Any, None]: ...
+
+
+L = TypeVar("L", bound=Scoped)
 
 
 class Guard:

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from handfast._api import foreign
 from handfast._api.foreign import unknown_options
+from handfast._api.nesting import Nesting
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
@@ -71,7 +72,9 @@ if TYPE_CHECKING:
     from handfast._api.sync.limiter import Limiter
     from handfast._api.sync.once import Once
     from handfast._api.sync.partition import Partition
+    from handfast._api.sync.rwlock import ReadLock, WriteLock
     from handfast._api.sync.scores import Scores
+    from handfast._api.sync.together import Together
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
 
@@ -176,6 +179,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
                 release_at_exit=release_at_exit or release_on_sigterm,
             )
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
+        self._nesting = Nesting()
         self._entered_rw_leases: PerCaller[WeakSet[RWLease]] = PerCaller()
 
     _elsewhere = foreign.CLIENT
@@ -487,6 +491,35 @@ class Handfast(Operations, BlockOnly, PublicObject):
         )
         write = read.with_weight(MAX_PERMITS)
         return RWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
+
+    def together(
+        self,
+        *limits: Lock | RLock | LockAll | Semaphore | ReadLock | WriteLock | Limiter,
+        timeout: Duration | None = None,
+    ) -> Together:
+        """Return several limits as one, to be taken in this order under one timeout, and given back in reverse. No I/O.
+
+        Take the narrow limit first and the wide one last.
+
+        Example:
+            with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+                ...
+
+        Args:
+            limits: 1 to 16 locks, semaphores, read-write locks (``read()`` or ``write()``) and, as the last one, a limiter;
+                of this client.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most for all of them, unless they are given
+                another limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
+                indefinitely. It stands in place of the timeouts of the limits.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: ``timeout`` is out of range, a limiter is not the last, a limit is of another client, or the order
+                contradicts one in which this client has taken the same names together.
+        """
+        from handfast._api.sync.together import take_together
+
+        return take_together(self._driver, limits, timeout, self._nesting)
 
     def limiter(
         self,

@@ -14,7 +14,7 @@ import contextlib
 import sys
 from abc import abstractmethod
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, Self, TypeVar
 
 from handfast._api.blocks import Blocks
 from handfast._drivers.failures import OWN_ERRORS, no_decorator
@@ -25,7 +25,18 @@ from handfast.arguments import OnLost
 
 __all__ = ["LeaseScope", "PrimitiveScope"]
 
-L = TypeVar("L", bound="LeaseScope")
+
+class Scoped(Protocol):
+    """What a block holds: a lease, or several of them."""
+
+    def _begin(self, frame: FrameType, caller: object, /) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+L = TypeVar("L", bound=Scoped)
 
 
 class LeaseScope:

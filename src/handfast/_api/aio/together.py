@@ -1,0 +1,435 @@
+"""Several limits at once: taken in one order under one timeout, and given back in reverse."""
+
+# ruff: noqa: SLF001 -- it does what each of them does, with all of them
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Never, ParamSpec, Self, TypeVar, overload
+
+from handfast._api.aio.lease import AsyncLease
+from handfast._api.aio.limiter import AsyncAdmission, AsyncLimiter
+from handfast._api.aio.primitive import AsyncPrimitive
+from handfast._api.aio.scope import AsyncPrimitiveScope, acquire_context
+from handfast._api.blocks import Blocks
+from handfast._api.decorators import CallKey, NameTemplate, coroutine_function, replacing
+from handfast._api.foreign import unknown_options
+from handfast._api.nesting import Nesting
+from handfast._drivers.aio.context import current_task  # asyncio only
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.validate import check_choice, check_int, reply_seconds, wait_seconds
+from handfast._naming import name_publicly
+from handfast._objects import AsyncBlockOnly, PublicObject
+from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.limiting import LimitAttempt
+
+# sync only: from handfast._engine.validate import check_cancel
+# sync only: from handfast.arguments import CancelEvent
+from handfast.arguments import Duration
+from handfast.errors import AcquireTimeout, QueueFull, RateLimited, Superseded
+
+__all__ = ["AsyncHeld", "AsyncTogether", "take_together"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST = 16
+"""Limits that are taken together at most."""
+
+
+class AsyncHeld(AsyncBlockOnly, PublicObject):
+    """The leases of several limits, and an admission if a limiter is among these. Made by ``together()``.
+
+    Example:
+        async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)) as held:
+            save(order, fence=held.fence)
+    """
+
+    __slots__ = ("_admission", "_leases")
+
+    def __init__(self, leases: Sequence[AsyncLease], admission: AsyncAdmission | None) -> None:
+        self._leases = tuple(leases)
+        self._admission = admission
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(repr(one.name) for one in self._leases)}>"
+
+    @property
+    def leases(self) -> tuple[AsyncLease, ...]:
+        """The leases, in the order in which they were acquired."""
+        return self._leases
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last lease; those of the others are in `leases`."""
+        return self._leases[-1].fence
+
+    @property
+    def admission(self) -> AsyncAdmission | None:
+        """The admission of the limiter; None without a limiter."""
+        return self._admission
+
+    def check(self) -> None:
+        """Raise an error unless all leases are held; see `Lease.check`. Takes no I/O.
+
+        Raises:
+            LeaseLost: A lease was lost.
+            NotHeld: A lease was released or detached.
+        """
+        for lease in self._leases:
+            lease.check()
+
+    async def release(self) -> bool:
+        """Release all leases, the last one first. An admission stays: see `Admission.settle`.
+
+        Returns:
+            True if this call released all of them; False if one was lost or released before.
+
+        Raises:
+            ServerRefused: The server refused, for example because it is read-only. The others are released.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        released, failure = True, None
+        try:
+            for lease in reversed(self._leases):
+                try:
+                    released = await lease.release() and released
+                except OWN_ERRORS as error:
+                    failure = failure or error
+        except BaseException as interrupt:
+            await self._leave(interrupt)
+            raise
+        if failure is not None:
+            raise failure
+        return released
+
+    async def __aenter__(self) -> Self:
+        for lease in self._leases:
+            lease._check_entry()
+        return self._begin(None, current_task())  # asyncio only
+        # sync only: return self._begin(sys._getframe(1), None)
+
+    def _begin(self, frame: Any, caller: Any) -> Self:
+        """Enter the block of leases that were just acquired."""
+        for lease in self._leases:
+            lease._begin(frame, caller)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            error = await self._leave(exc)
+        except BaseException as interrupt:
+            await self._leave(interrupt)
+            raise
+        if error is not exc and error is not None:
+            raise error
+
+    async def _leave(self, error: BaseException | None) -> BaseException | None:
+        """Leave the blocks of all leases, as nested blocks are left. Return the error with which that has ended."""
+        for lease in reversed(self._leases):
+            try:
+                await lease.__aexit__(None if error is None else type(error), error, None)
+            except BaseException as raised:  # noqa: BLE001 -- it is raised when all blocks are left
+                error = raised
+        return error
+
+
+class _Whole(BaseAttempt):
+    """The attempts of all limits, which are undone as one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[BaseAttempt]) -> None:
+        super().__init__(parts[0].request, b"", parts[0].asked_at)
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[BaseAttempt, ...]:
+        """The attempts, in the order in which they are made."""
+        return self._parts
+
+
+class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]):
+    """Several limits, taken one after the other in the order given. Made by the client's ``together()``.
+
+    All have one timeout, and are given back in reverse. If one is not acquired in time, the others are given back. No
+    script takes them in one step: take the narrow limit first and the wide one last, so that a request which waits for its
+    tenant keeps no permit from others.
+
+    Example:
+        async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+            ...
+    """
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        parts: Sequence[AsyncPrimitive[Any] | AsyncLimiter],
+        timeout: float | None,
+        nesting: Nesting,
+    ) -> None:
+        self._driver = driver
+        self._limiter = parts[-1] if isinstance(parts[-1], AsyncLimiter) else None
+        self._parts: tuple[AsyncPrimitive[Any], ...] = tuple(one for one in parts if isinstance(one, AsyncPrimitive))
+        self._timeout = timeout
+        self._nesting = nesting
+        self._blocks: Blocks[AsyncHeld] = Blocks(driver)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The names of all, separated by commas."""
+        names = [one._request.name for one in self._parts]
+        return ", ".join(names if self._limiter is None else [*names, self._limiter.name])
+
+    # sync only, in Args: cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
+    # sync only, in Args:     anything is sent, and then every 50 ms, but not during the wait for a limiter.
+    @acquire_context  # asyncio only
+    async def acquire(
+        self,
+        *_args: Never,
+        timeout: Duration | None = None,
+        # sync only: cancel: CancelEvent | None = None,
+        **_options: Never,
+    ) -> AsyncHeld:
+        """Acquire all, one after the other, and wait in each queue.
+
+        If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server, and the
+        limiter has counted nothing.
+
+        Args:
+            timeout: Seconds to wait at most, for all of them: a number or a timedelta. 0 or less does not wait; more than
+                366 days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+
+        Returns:
+            The leases, and the admission.
+
+        Raises:
+            AcquireTimeout: Others held one of them for the rest of the ``timeout``; it has the name of that one.
+            AcquireCancelled: Sync API only: ``cancel`` was set.
+            RateLimited: The limiter did not admit the call in time.
+            QueueFull: A queue has ``max_waiters`` requests already.
+            LeaseLost: One of the leases was lost while the call waited for the others.
+            WouldDeadlock: The caller holds one of them in an enclosing block.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is not a number (``nan``).
+        """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
+        # sync only: if cancel is not None:
+        # sync only:     check_cancel(cancel)
+        seconds = self._timeout if timeout is None else wait_seconds(timeout)
+        attempt, attempts, admitting = self._attempt()
+        try:
+            leases: list[AsyncLease] = []
+            for part, one in zip(self._parts, attempts, strict=True):
+                one.held = [lease._state for lease in leases]
+                lease = part._existing_lease(one, waits=True)
+                lease = lease or part._lease(
+                    await self._driver.acquire(
+                        one,
+                        seconds,
+                        # sync only: cancel,
+                    )
+                )
+                leases.append(lease)
+            admission = await self._admitted(admitting, seconds)
+            return AsyncHeld(leases, admission)
+        except BaseException:
+            await self._abandon(attempt, attempts)
+            raise
+
+    async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> AsyncHeld | None:
+        """Acquire all if they are free and no one waits for them. Takes a round trip for each, and does not wait.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for, for
+                each of them; it has a quarter of a second at least. None takes the ``socket_timeout`` of the client's
+                settings, 5 s by default.
+
+        Returns:
+            The leases, and the admission; None if one of them was not acquired. Then the others are given back.
+
+        Raises:
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
+        seconds = reply_seconds(timeout)
+        attempt, attempts, admitting = self._attempt()
+        try:
+            leases: list[AsyncLease] = []
+            for part, one in zip(self._parts, attempts, strict=True):
+                lease = part._existing_lease(one, waits=False)
+                if lease is None:
+                    state = await self._driver.try_acquire(one, seconds)
+                    lease = None if state is None else part._lease(state)
+                if lease is None:
+                    await self._abandon(attempt, attempts)
+                    return None
+                leases.append(lease)
+            try:
+                admission = await self._admitted(admitting, 0)
+            except RateLimited:
+                await self._abandon(attempt, attempts)
+                return None
+            return AsyncHeld(leases, admission)
+        except BaseException:
+            await self._abandon(attempt, attempts)
+            raise
+
+    async def __aenter__(self) -> AsyncHeld:
+        frame = sys._getframe(1)
+        attempt, attempts, admitting = self._attempt()
+        held = None
+        try:
+            leases: list[AsyncLease] = []
+            for part, one in zip(self._parts, attempts, strict=True):
+                one.held = [lease._state for lease in leases]
+                lease = part._existing_lease(one, waits=True)
+                lease = lease or part._lease(await self._driver.acquire(one, self._timeout))
+                leases.append(lease)
+            held = AsyncHeld(leases, await self._admitted(admitting, self._timeout))
+            return self._blocks.enter(frame, held)
+        except BaseException:
+            if held is not None:
+                self._blocks.forget(self._driver.caller(), held)
+            await self._abandon(attempt, attempts)
+            raise
+
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, /, *, timeout: Duration | None = None, on_busy: Literal["raise"] = "raise"
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def __call__(
+        self, /, *, timeout: Duration | None = None, on_busy: Literal["raise", "skip"]
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        on_busy: Literal["raise", "skip"] = "raise",
+    ) -> Callable[..., Any]:
+        """Decorate a function to hold all of them while it runs.
+
+        The names of locks and semaphores may be templates, as in the decorator of a lock. Of a limiter, ``by`` makes the key.
+
+        Example:
+            @hf.together(hf.semaphore("tenant:{tenant}", 2), hf.semaphore("gpu", 8))
+            async def render(tenant, job): ...
+
+        Args:
+            function: What to decorate. Without it, a decorator is returned.
+            timeout: Seconds that a call waits at most, for all of them; as in `acquire`.
+            on_busy: What a call does if it does not get all of them in time: "raise", or "skip" the function and return
+                None, without a wait unless there is a timeout.
+
+        Raises:
+            TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
+            ValueError: A field of a name is no parameter of the function, or an argument is out of range.
+        """
+        skips = check_choice(on_busy, "on_busy", Literal["raise", "skip"]) == "skip"
+        seconds = self._timeout if timeout is None else wait_seconds(timeout)
+        if skips and timeout is None and seconds is None:
+            seconds = 0.0
+        decorate = functools.partial(self._decorated, timeout=seconds, skips=skips)
+        return decorate if function is None else decorate(function)
+
+    def _decorated(
+        self, function: Callable[P, Awaitable[R]], *, timeout: float | None, skips: bool
+    ) -> Callable[P, Coroutine[Any, Any, R | None]]:
+        function = coroutine_function(function)
+        names = [name for part in self._parts for name in part._request.names]
+        template = NameTemplate.of(names, function)
+        limiter, by = self._limiter, self._limiter._by if self._limiter else ()
+        key = CallKey(by, function, limiter.name) if limiter else None
+
+        @replacing(function)
+        async def holding(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            filled = str if template is None else template.filled(args, kwargs)
+            parts: list[AsyncPrimitive[Any] | AsyncLimiter] = [
+                part._like(part._request.adapted(filled, timeout)) for part in self._parts
+            ]
+            if limiter is not None and key is not None:
+                parts.append(limiter.keyed(*key.parts(args, kwargs)) if by else limiter)
+            is_held = False
+            try:
+                async with type(self)(self._driver, parts, timeout, self._nesting):
+                    is_held = True
+                    return await function(*args, **kwargs)
+            except (AcquireTimeout, QueueFull, RateLimited, Superseded):
+                if is_held or not skips:
+                    raise
+                return None
+
+        return holding
+
+    def _attempt(self) -> tuple[BaseAttempt, list[Attempt], LimitAttempt | None]:
+        """Begin: return the attempt of all, which is undone as one, and that of each. All count their time from now."""
+        attempts = [self._driver.attempt(one._request) for one in self._parts]
+        admitting = self._driver.begin(LimitAttempt, self._limiter._request) if self._limiter else None
+        parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
+        return _Whole([*parts, *([admitting] if admitting else [])]), attempts, admitting
+
+    async def _admitted(self, attempt: LimitAttempt | None, timeout: float | None) -> AsyncAdmission | None:
+        """Be admitted by the limiter, if there is one."""
+        if attempt is None or self._limiter is None:
+            return None
+        return await self._limiter._admitted(attempt, timeout)
+
+    async def _abandon(self, attempt: BaseAttempt, attempts: Sequence[Attempt]) -> None:
+        """Give back what was acquired so far."""
+        for part, one in zip(self._parts, attempts, strict=True):
+            part._abandon(one)
+        await self._driver.undo(attempt)
+
+
+def take_together(
+    driver: AsyncDriver, limits: Iterable[Any], timeout: Duration | None, nesting: Nesting
+) -> AsyncTogether:
+    """Check what is to be taken together."""
+    found = list(limits)
+    check_int(len(found), "the number of limits", MOST)
+    for place, one in enumerate(found):
+        if isinstance(one, AsyncLimiter) and place < len(found) - 1:
+            raise ValueError(
+                f"{one!r} must come last: an admission would be used up while the call waits for the others"
+            )
+        if not isinstance(one, AsyncPrimitive | AsyncLimiter):
+            raise TypeError(f"together() takes locks, semaphores, read-write locks and a limiter, not {one!r}")
+        if one._driver is not driver:
+            raise ValueError(f"{one!r} is of another client; make all of them with this one")
+    made = AsyncTogether(driver, found, wait_seconds(timeout), nesting)
+    if not made._parts:
+        raise ValueError("together() takes a lock, a semaphore or a read-write lock at least; use the limiter alone")
+    names = [part.place.tag for one in made._parts for part in one._request.parts]
+    nesting.note(names)
+    return made
+
+
+name_publicly(globals(), "handfast")
