@@ -37,6 +37,7 @@ IN_SCRIPTS = {
     "HOUR_US": 3_600_000_000,
     "AHEAD_FROM_US": 1_000_000,  # waits from which on a head start is looked for, so that short ones cost no more
     "FINISHED": FINISHED,
+    "SUPERSEDED": 514,  # the last ten bits of a tombstone's time; even, so earlier versions take it for a cancelled request
     # the field `s` of a name, by lib/state.lua; places count from 1
     "FENCE_AT": 1 + _NUMBER,
     "KEEP_AT": 1 + 2 * _NUMBER,

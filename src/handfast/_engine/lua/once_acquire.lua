@@ -35,7 +35,6 @@
 -- @include sweep
 -- @include handoff
 -- @include outcome
--- @include hold
 
 local token, fingerprint, wants = ARGV[1], ARGV[3], ARGV[4]
 local ttl_ms, wait_ms, max_waiters, refresh_ms, pause_ms, ticket = struct.unpack('<dddddd', ARGV[2])
@@ -60,7 +59,7 @@ if stored then
     local runner_end = lease_of(outcome.token)
     goes_on = runner_end and runner_end > now
   else
-    goes_on = is_stale and (has_lease or lease_end <= now and length == 0 and not hold_end())
+    goes_on = is_stale and (has_lease or lease_end <= now and length == 0 and (out == 0 or soonest <= now))
     if goes_on and not has_lease then
       -- @include pause
       goes_on = not is_paused(outcome)
@@ -95,7 +94,7 @@ local function until_expiry()
   if changed then
     save()
   end
-  return math.max(lease_end, hold_end() or 0) - now
+  return math.max(lease_end, out > 0 and soonest or 0) - now -- all others that it has are a hold
 end
 
 if length == 0 and not is_held then

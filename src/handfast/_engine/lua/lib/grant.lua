@@ -1,6 +1,6 @@
 -- grant: who has permits, and granting them.
 --
--- USES now tokens state lease_end fence grants waited holder record out soonest changed weight_of head_start_of save
+-- USES now tokens state lease_end fence grants waited holder record out soonest changed weight_of save
 --   live_for put
 -- GIVES used lease_of drop_lease grant
 --
@@ -52,7 +52,8 @@ local function grant(token, wants, lease_ms, since, min_fence)
   fence = math.max(fence + 1, now, min_fence or 0)
   local wait_us = math.max(0, now - since)
   if wait_us >= AHEAD_FROM_US then
-    wait_us = math.max(0, wait_us - head_start_of(wants))
+    local _, last = string.find(wants, ' ahead=', WEIGHT_AT, true)
+    wait_us = last and math.max(0, wait_us - tonumber(string.match(wants, '^%d+', last + 1))) or wait_us
   end
   grants, waited = grants + 1, waited + wait_us
   local its_record, its_end = struct.pack('<d', fence) .. wants, now + lease_ms * 1000

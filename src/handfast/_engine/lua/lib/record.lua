@@ -1,7 +1,7 @@
 -- record: what is stored of one token that holds or waits. Its twin in Python is _engine/records.py.
 --
 -- USES
--- GIVES weight_of inbox_of head_start_of
+-- GIVES weight_of inbox_of
 --
 --   mark weight limit claim_ms caller (doubles), then as text: inbox control label words...
 --
@@ -23,12 +23,6 @@
 -- The permits of a record; 0 where it was evicted.
 local function weight_of(its_record)
   return its_record and (struct.unpack('<d', its_record, WEIGHT_AT)) or 0
-end
-
--- The head start of a request, in microseconds.
-local function head_start_of(its_record)
-  local _, last = string.find(its_record, ' ahead=', WEIGHT_AT, true)
-  return last and tonumber(string.match(its_record, '^%d+', last + 1)) or 0
 end
 
 -- The inbox is the first word of the text.

@@ -7,10 +7,6 @@
 -- while: an acquire that arrives late changes nothing. So is a lease that was taken away, for its holder to learn at the
 -- release; and a request that another one has superseded, for its client to learn when it asks.
 
--- The last ten bits of the time of a request that was superseded. Clients of earlier versions take such a token for one
--- that was cancelled.
-local SUPERSEDED = 514
-
 -- Remember a token, and save the state. Its place in the queue and its lease go by that, but for one in the state.
 -- `kind` is true for a lease that was lost, 'superseded', or nothing.
 local function add_tombstone(token, kind)
