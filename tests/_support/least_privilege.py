@@ -27,6 +27,10 @@ USED = {
     "test_group": ["group"],
     "test_partition": ["group", "partition"],
     "test_slot": ["semaphore"],
+    "test_preempt": ["lock", "lock_all", "semaphore"],
+    "test_head_start": ["limiter", "lock", "once", "rwlock", "semaphore"],
+    "test_hold": ["election", "lock", "names", "once", "rwlock", "semaphore"],
+    "test_together": ["limiter", "lock", "lock_all", "rwlock", "semaphore"],
     "test_lost_calls": ["lock"],
     "test_sync_faults": ["lock"],
     "test_aio_cancel": ["lock"],
@@ -57,6 +61,8 @@ USED = {
     "test_cli_limit": ["limiter"],
     "test_cli_elect": ["election"],
     "test_cli_once": ["once"],
+    "test_cli_policies": ["lock"],
+    "test_cli_hold": ["lock", "names", "semaphore"],
 }
 """What each module uses. Keys of users have all kinds of names in the tests, so every name is granted to them."""
 

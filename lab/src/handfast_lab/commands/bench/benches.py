@@ -48,6 +48,10 @@ from handfast_lab.commands.bench.frame import (
     tracked,
 )
 from handfast_lab.ownership import elections, groups, partitions, slots
+from handfast_lab.policies import holds as holds_
+from handfast_lab.policies import tenants
+from handfast_lab.policies import turns as turns_
+from handfast_lab.policies import urgent as urgents
 from handfast_lab.rivals.limiters import LIMITERS
 from handfast_lab.rivals.limiters import installed as installed_limiters
 from handfast_lab.rivals.once import RUNNERS
@@ -390,6 +394,53 @@ def slot(bench: Bench, *, limit: int, joins: int) -> None:
     _report(bench, [slots.measure(bench.address, limit=limit, joins=joins)], "doubles")
 
 
+@bench(
+    number("processes", 10, 1, 100, "Processes that send messages."),
+    number("conversations", 200, 1, 100_000, "Conversations."),
+    number("turns", 10_000, 10, None, "Messages in all."),
+    number("every-ms", 50, 1, None, "Milliseconds between two messages of a process."),
+)
+def turn(bench: Bench, *, processes: int, conversations: int, turns: int, every_ms: int) -> None:
+    """Have messages interrupt turns of conversations. Fails if turns overlap, or a cleanup is not over before the next."""
+    figures = turns_.measure(
+        bench.address, processes=processes, conversations=conversations, turns=turns, every=every_ms / 1000
+    )
+    _report(bench, [figures], "overlaps", "without cleanup", "newest did not run", "lost leases")
+
+
+@bench(number("calls", 1000, 2, 100_000, "Calls of the burst."))
+def replace(bench: Bench, *, calls: int) -> None:
+    """Make a burst of calls of which only the newest waits. Fails if others than the first and the newest run."""
+    figures = turns_.measure_replace(bench.address, calls=calls)
+    _report(bench, [figures | {"more than two": max(0, figures["ran"] - 2)}], "more than two")
+
+
+@bench(
+    number("rate", 1000, 100, 100_000, "Batch requests a second, and an urgent one for each hundred."),
+    number("seconds", 10, 1, 600, "For how long."),
+    number("load", 120, 1, 200, "Permits that are wanted, in percent of those that there are."),
+)
+def urgent(bench: Bench, *, rate: int, seconds: int, load: int) -> None:
+    """Have urgent requests among many on a semaphore: in plain order, and with a head start."""
+    _report(bench, urgents.measure(bench.address, rate=rate, seconds=seconds, load=load / 100))
+
+
+@bench(
+    number("jobs", 80, 2, 100_000, "Jobs of the busy tenant; the others have half as many."),
+    number("others", 8, 1, 10_000, "Other tenants."),
+)
+def tenant(bench: Bench, *, jobs: int, others: int) -> None:
+    """Take a limit for each tenant and one in all together, in both orders. Fails if one is exceeded."""
+    _report(bench, tenants.measure(bench.address, jobs=jobs, others=others), "above a limit")
+
+
+@bench(number("holds", 20, 1, 10_000, "Holds of each kind."))
+def hold(bench: Bench, *, holds: int) -> None:
+    """Put names under load on hold. Fails if a request is granted meanwhile."""
+    figures = [holds_.measure(bench.address, kind=kind, holds=holds) for kind in holds_.KINDS]
+    _report(bench, figures, "grants inside")
+
+
 def _report(bench: Bench, figures: list[dict[str, Any]], *faults: str, late: bool = False) -> None:
     bench.save(figures=figures)
     show(ownership_table(figures, bench.title))
@@ -413,6 +464,11 @@ def _report(bench: Bench, figures: list[dict[str, Any]], *faults: str, late: boo
         partition,
         group,
         slot,
+        turn,
+        replace,
+        urgent,
+        tenant,
+        hold,
     ],
     help="Compare Handfast with other libraries, on one server and in one run.",
 )
