@@ -364,14 +364,40 @@ class Limits(Scripts):
 class Bursts(Scripts):
     """The scripts of debounced names."""
 
+    ends = ()
+
     def script(self):
         choice = self.random.choice
         keys = self.keys(choice(self.names[:2]), ("burst", "tombstones"))
-        what, token = choice(["enter"] * 7 + ["cancel"]), f"t{self.random.randrange(12)}"
+        what, token = (
+            choice(["enter"] * 7 + ["cancel"] + ["put", "take"] * 3 + ["done"] * 2),
+            f"t{self.random.randrange(12)}",
+        )
+        if what in ("put", "take", "done"):
+            self.item(what, token)
+            return
         left_us, ticket = choice(((20_000, 0), (700_000, 0), (-1, self.now_us - 900_000), (9_000, self.now_us)))
         times = doubles(choice((1, 20, 700)), choice((20, 700, float("inf"))), left_us, ticket)
         more = [times, f"inbox{choice(range(5))} control{choice(range(3))} me"] if what == "enter" else []
         self.run(f"debounce_{what}", keys, [token, *more])
+
+    def item(self, what, token):
+        choice = self.random.choice
+        keys = self.keys(choice(self.names[:2]), ("items", "queue", "tombstones")[: 3 if what == "put" else 2])
+        if what == "put":
+            self.run("debounce_put", keys, [token, f"item {self.random.randrange(1000)}"])
+        elif what == "take":
+            numbers = (
+                choice((1, 2, 1000)),
+                choice((20_000, 5_000_000)),
+                choice((0, 0, 0, *self.ends)),
+                choice((0, 0, 1)),
+            )
+            reply = self.run("debounce_take", keys, [token, doubles(*numbers)])
+            if isinstance(reply, list):
+                self.ends = [*self.ends[-3:], reply[2]]
+        else:
+            self.run("debounce_done", keys, [token, doubles(choice((0, *self.ends)), choice((0, 1)))])
 
 
 class Outcomes(Scripts):

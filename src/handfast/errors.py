@@ -146,14 +146,14 @@ class AcquireCancelled(HandfastError):
 class QueueFull(HandfastError):
     """The queue has as many requests as ``max_waiters`` allows. Nothing was changed.
 
+    `Debounce.collect` raises it where no run has done 10,000 items.
+
     Attributes:
         waiting: Length of the queue.
     """
 
-    def __init__(self, name: str, waiting: int) -> None:
-        super().__init__(
-            f"{waiting} are already waiting for {name!r}; try again later or raise max_waiters=", name=name
-        )
+    def __init__(self, name: str, waiting: int, hint: str = "try again later or raise max_waiters=") -> None:
+        super().__init__(f"{waiting} are already waiting for {name!r}; {hint}", name=name)
         self.waiting = waiting
 
 

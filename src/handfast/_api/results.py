@@ -1,4 +1,4 @@
-"""What `once` stores of a result: its bytes, by default as JSON."""
+"""What is stored of a result of `once`, or of an item of `Debounce.collect`: its bytes, by default as JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ MAX_REASON_CHARACTERS = 500
 
 
 class Codec:
-    """Two functions: from a result to bytes, and back."""
+    """Two functions: from a value to bytes, and back. Errors call it ``what``; it has ``most`` bytes at most."""
 
-    def __init__(self, dumps: Callable[[Any], Any] | None, loads: Callable[[bytes], Any] | None) -> None:
+    def __init__(
+        self,
+        dumps: Callable[[Any], Any] | None,
+        loads: Callable[[bytes], Any] | None,
+        what: str = "a result",
+        most: int = MAX_RESULT_BYTES,
+    ) -> None:
         if dumps is bytes:
             dumps, loads = _plain, loads or bytes
         if (dumps is None) != (loads is None):
@@ -26,23 +32,25 @@ class Codec:
         for name, function in (("dumps", dumps), ("loads", loads)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function of one argument, not {function!r}")
+        self._what = what
+        self._most = most
         self._dumps = dumps or _to_json
         self._loads = loads or _from_json
 
     def encode(self, value: Any) -> tuple[bytes, Any]:
-        """Return the bytes of a result, and what others will read of them.
+        """Return the bytes of a value, and what others will read of them.
 
         Raises TypeError, ValueError and what the functions raise.
         """
         data = self._dumps(value)
         if not isinstance(data, bytes):
             raise TypeError(f"dumps must return bytes, not {type(data).__name__}")
-        if len(data) > MAX_RESULT_BYTES:
-            raise ValueError(f"a result must be at most {MAX_RESULT_BYTES:,} bytes as it is stored, not {len(data):,}")
+        if len(data) > self._most:
+            raise ValueError(f"{self._what} must be at most {self._most:,} bytes as it is stored, not {len(data):,}")
         return data, self.decode(data)
 
     def decode(self, data: bytes) -> Any:
-        """Return the result that has these bytes."""
+        """Return the value that has these bytes."""
         return self._loads(data)
 
 
@@ -56,7 +64,7 @@ def describe(error: BaseException) -> bytes:
 
 def _plain(value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):  # of a number, `bytes` would make so many zeros
-        raise TypeError(f"a result must be bytes with dumps=bytes, not {type(value).__name__}")
+        raise TypeError(f"it must be bytes with dumps=bytes, not {type(value).__name__}")
     return bytes(value)
 
 

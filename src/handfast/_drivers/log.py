@@ -70,6 +70,7 @@ class LoggerApart(logging.Logger):
 
 
 _cleanup = logging.getLogger("handfast.cleanup")
+_debounce = logging.getLogger("handfast.debounce")
 _limiter = logging.getLogger("handfast.limiter")
 _once = logging.getLogger("handfast.once")
 _partition = logging.getLogger("handfast.partition")
@@ -124,6 +125,14 @@ def partition_failed(name: str, error: Exception, pause_s: float) -> None:
         pause_s,
         error,
         extra={"lock": name, "reason": str(error)},
+    )
+
+
+def late_batch(name: str) -> None:
+    _debounce.warning(
+        "the items of a run of %r took longer than its within=: other runs may have done them as well",
+        name,
+        extra={"lock": name},
     )
 
 

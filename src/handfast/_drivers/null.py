@@ -67,6 +67,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "permit_renew": lambda call: b"renewed " + doubles(int(_arguments(call)[-1]) * 1000),
     "permit_inspect": _states,
     "permit_hold": _on_hold,
+    "debounce_take": lambda _: [b"taken", -1, 0, 0, []],  # as of a server that has lost the item: its caller has it
     "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_arguments(call)[-1]) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,

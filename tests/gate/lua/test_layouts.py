@@ -77,4 +77,5 @@ def test_all_scripts_of_kinds_with_layouts_are_here():
         f"latch_{verb}" for verb in ("done", "inspect", "watch")
     }  # sorted sets of members have no layouts
     others |= {"election_announce", "group_ring"}  # nor have the history of an election and those who watch
+    others |= {f"debounce_{verb}" for verb in ("put", "take", "done")}  # nor have items: a new form has a new key
     assert {call.prefix.name for call in (*CALLS, *BATCHES)} == scripts - others

@@ -361,6 +361,20 @@ def superseded() -> Case:
     return each("debounce, called and superseded", call, subscribes=True)
 
 
+def collected() -> Case:
+    """Leave an item and take it; then delete it, as the end of a run depends on a reply."""
+    request = ObjectRequest(KeySet("hf", "debounce", "a"))
+    put = partial(request.call, "put", item=b"an item of 20 bytes.")
+    take = partial(request.call, "take", most=1000, within_us=1, until_us=0, first=0)
+    gone = [packed(request.command("DEL", part)) for part in ("items", "queue")]
+
+    def cycles() -> Iterator[Commands]:
+        for token in tokens():
+            yield [packed(put(token)), packed(take(token)), *gone]
+
+    return Case("debounce, an item left and taken", loads(put(b""), take(b"")), cycles)
+
+
 def naive() -> Case:
     """Acquire and release a lock without queue, fence and handoff, for comparison."""
 
@@ -479,6 +493,7 @@ CASES = (
     limited("limiter, refused", Limit(1, HOUR_MS)),
     recorded(),
     superseded(),
+    collected(),
     *owned(),
 )
 

@@ -18,7 +18,7 @@ GRACE_S, CLEAN_S, WORK_S = 5.0, 0.02, 1.5
 
 
 class Turn(NamedTuple):
-    """A message, and what became of it."""
+    """A message, and how it ended."""
 
     conversation: str
     asked: float
@@ -88,7 +88,7 @@ def measure(url: str, *, processes: int, conversations: int, turns: int, every: 
 
 
 async def burst(hf: AsyncHandfast, calls: int) -> list[str]:
-    """Call so often at once. Return what became of each call."""
+    """Call so often at once. Return how each call ended."""
 
     async def call() -> str:
         try:

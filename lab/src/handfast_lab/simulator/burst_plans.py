@@ -30,6 +30,8 @@ class BurstDrawing(Drawing):
         self.disagree = chance() < 0.2
         """Whether some callers wait for another time."""
         self.cancelling = self._one((0.0, 0.0, 0.2, 0.6)) if self.shape == "any" else 0.0
+        self.collects = chance() < 0.5
+        """Whether its calls leave items."""
         self.tempo = 0.03 if self.shape == "stream" else self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
 
     def plan(self) -> Plan:
@@ -48,7 +50,7 @@ class BurstDrawing(Drawing):
             uniform=False,
             replicas=1 + (chance() < 0.4) if self.setting == "replicas" else 0,
             setting=self.setting,
-            parts=("burst", "tombstones"),
+            parts=("burst", "tombstones", "items", "queue"),
         )
 
     def _client(self) -> ClientPlan:
@@ -69,7 +71,7 @@ class BurstDrawing(Drawing):
     def _order(self) -> Order:
         chance = self._chance
         factor = 3 if self.disagree and chance() < 0.4 else 1
-        return Order(
+        order = Order(
             "wait",
             Target("debounce", (self._one(self.names),), 0, False, "raise"),
             self._seconds(2.0 if self.shape == "stream" else 3 * self.quiet),
@@ -80,3 +82,8 @@ class BurstDrawing(Drawing):
             else None,
             cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
         )
+        if not self.collects:
+            return order
+        within, end = self._one((0.05, 1.0, 60.0)), "fail" if chance() < 0.2 else "release"
+        lasts, most = self._seconds(1.5 * within), self._one((1, 2, 1000))
+        return order._replace(verb="collect", grace=within, block=lasts, limit=most, end=end)

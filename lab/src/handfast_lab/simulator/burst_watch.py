@@ -6,7 +6,7 @@ each of them has ended, and how long each one took.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from struct import unpack
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from handfast._engine.constants import CLAIM_MS
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
+from handfast_lab.simulator.items import SCRIPTS, ItemWatch
 from handfast_lab.simulator.links import Command
 from handfast_lab.simulator.network import is_torn
 from handfast_lab.simulator.orders import Plan
@@ -105,6 +106,7 @@ class BurstWatch(Watch):
         self._open_us = dict.fromkeys(self._bursts, inf)
         """Since when calls come of which none has run."""
         self._asked_at: dict[bytes, float] = {}
+        self.items = ItemWatch(self._network, self.find)
         orders = [order for client in plan.clients for caller in client.callers for order in caller]
         self._only_jumps = {*plan.faults} == {"jump"} and plan.tempo < MAX_TEMPO_S
         self._is_plain = not plan.faults and not any(
@@ -116,6 +118,9 @@ class BurstWatch(Watch):
         """Check a script that the server has run, before its reply is sent."""
         name, token = command.name, command.token
         tag = command.words[0].rpartition(b":")[0]
+        if name in SCRIPTS:
+            self.items.executed(command, frame, tag, now_us)
+            return
         before = self._bursts[tag]
         if before.expires_ms < now_us // 1000:
             before = _Burst()
@@ -135,6 +140,12 @@ class BurstWatch(Watch):
                 words = f"{tag.decode()} {name.decode()} of {token.decode()} is answered {reply.decode()}"
                 self.find(f"invariant {number}: {words}")
         self._note(step, tag)
+
+    def strayed(self, command: Command, messages: Sequence[bytes]) -> None:
+        """Note a script that a server has run which was the primary."""
+        super().strayed(command, messages)
+        if command.name in SCRIPTS:
+            self.items.strayed(command)
 
     def _note(self, step: _Step, tag: bytes) -> None:
         """Record which calls have come and ended."""
@@ -206,8 +217,8 @@ class BurstWatch(Watch):
         super().asks(token)
         self._asked_at[token] = self._world.now
 
-    def returned(self, token: bytes, *, runs: bool, quiet: float) -> None:
-        """Check what a call has returned, and that it took no longer than its time."""
+    def told(self, token: bytes, *, runs: bool, quiet: float) -> None:
+        """Check what a call has been told, and that it took no longer than its time."""
         end = self._ends.get(token)
         known = end in ("ran", "cut off") if runs else end is not None
         if not known and token not in self._older | self._strays:
@@ -218,6 +229,9 @@ class BurstWatch(Watch):
         )
         if self._only_jumps and took > longest:
             self.find(f"invariant 34: {token.decode()} took {took:.3f} s, and {longest:.3f} s are the most")
+
+    def returned(self, token: bytes) -> None:
+        """Record that a call is over."""
         if self.fates[token] != "over":
             self._over(token)
 
@@ -225,6 +239,7 @@ class BurstWatch(Watch):
         """Record that the server lost the data of a name, or of all."""
         self._bursts = {tag: self._look(tag) for tag in self._bursts}
         self._older.update(self.fates)
+        self.items.forget()
         if torn:
             self._torn.update(self.fates)
 
@@ -234,6 +249,7 @@ class BurstWatch(Watch):
     def forget_finished(self) -> None:
         """Record that the server's clock jumped forward: it may not remember which calls are over."""
         self._older.update(self.fates)
+        self.items.forget()
 
     def check_acknowledged(self) -> None:
         """Do nothing: no call waits for replicas."""

@@ -71,17 +71,17 @@ class Order(NamedTuple):
 
     verb: str
     """``acquire``, ``try``, ``preempt``, ``replace``, ``revoke``, ``hold``, ``unhold``, ``resize``, ``pause``, ``status``,
-    ``forget``, ``wait``, ``done``, ``observe``, ``work`` or ``close``."""
+    ``forget``, ``wait``, ``collect``, ``done``, ``observe``, ``work`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
     timeout: float | None = None
-    """In seconds; of a debounced ``wait``, the longest burst; of ``done``, the number of the part."""
+    """In seconds; of a debounced ``wait`` or ``collect``, the longest burst; of ``done``, the number of the part."""
     hold: float = 0.0
-    """For how long it holds what it gets, in seconds; of a ``wait``, for how long it has to be quiet."""
+    """For how long it holds what it gets, in seconds; of a ``wait`` or ``collect``, for how long it has to be quiet."""
     block: float = 0.0
     """Seconds for which the caller blocks its event loop as soon as it has the lease; of a ``pause`` or
-    a ``resize`` of a limiter, after which it is ended, or 0 if it is not."""
+    a ``resize`` of a limiter, after which it is ended, or 0 if it is not; of a ``collect``, for which its run lasts."""
     extend_ms: int = 0
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False
@@ -98,7 +98,7 @@ class Order(NamedTuple):
     cancel_at: int = 0
     """The number of the await that ends together with a cancellation; 0 for none."""
     limit: int = 0
-    """For ``resize``; 0 restores the limits of the requests."""
+    """For ``resize``; 0 restores the limits of the requests. Of a ``collect``, the most items of a run."""
     rates: tuple[tuple[int, int], ...] = ()
     """What a limiter's rates are set to."""
     slot: int | None = None
@@ -106,7 +106,7 @@ class Order(NamedTuple):
     head_start: int = 0
     """Seconds by which an ``acquire`` counts as earlier than it came."""
     grace: float = 0.0
-    """Of a ``preempt``, the seconds that it leaves the holder."""
+    """Of a ``preempt``, the seconds that it leaves the holder; of a ``collect``, those for which its run has its items."""
     settles: tuple[int, ...] = ()
     """What an admission of a limiter is settled with, after ``hold`` seconds each."""
 

@@ -94,8 +94,8 @@ PLANTED = (
     Planted(
         "force_release takes newer leases",
         "permit_revoke",
-        "if its_record and struct.unpack('<d', its_record) > up_to_fence then",
-        "if false then",
+        "token == HOLD or its_record and struct.unpack('<d', its_record) > up_to_fence",
+        "token == HOLD",
         "a repeated force_release takes the leases granted after it",
     ),
     Planted(
@@ -201,7 +201,7 @@ PLANTED = (
     Planted(
         "a lock that rests is asked to end",
         "permit_overtake",
-        "string.find(its_token, '^%p')",
+        "string.find(holder, '^%p')",
         "false",
         "A lock that is kept by at_least is taken.",
     ),
@@ -391,11 +391,11 @@ PLANTED = (
         kind="limiter",
     ),
     Planted(
-        "a batch admits by the sum of what has lapsed as well",
+        "a batch does not count what was admitted",
         "limit_batch",
-        "used = used - costs_of(redis.call('ZRANGE', window, 1, lapsed))",
-        "used = 0",
-        "a limiter admits more than its rate where anything has lapsed",
+        "local used = -(sum or 0)",
+        "local used = 0",
+        "a limiter admits more than its rate",
         kind="limiter",
     ),
     Planted(
@@ -834,6 +834,49 @@ PLANTED = (
         "due = math.min(due, latest)",
         "due = due",
         "a call waits for as long as the clock was set back",
+    ),
+    Planted(
+        "a copy leaves its item once more",
+        "debounce_put",
+        "  remember('+' .. token)\n",
+        "",
+        "an item whose reply was lost is done twice, though its first run said that it is done",
+    ),
+    Planted(
+        "a run whose reply was lost takes again",
+        "debounce_take",
+        "local last = tonumber(redis.call('ZSCORE', queue, me))",
+        "local last = nil",
+        "the items of the first reply rest until its run counts as dead",
+    ),
+    Planted(
+        "a dead run keeps its items",
+        "debounce_take",
+        "queue, '-inf', now, 'LIMIT'",
+        "queue, '-inf', 0, 'LIMIT'",
+        "the items of a run that died are done by no other one",
+    ),
+    Planted(
+        "dead runs count as items",
+        "debounce_take",
+        "  return free_items()\n",
+        "  return free\n",
+        "a run gets fewer items than there are, or none",
+    ),
+    Planted(
+        "items that were handed on are done",
+        "debounce_done",
+        "queue, until_us, until_us)",
+        "queue, 0, until_us)",
+        "what another run has, and may fail to do, is forgotten",
+    ),
+    Planted(
+        "what a failed run had is gone",
+        "handfast._protocol.debouncing",
+        "are_done=done",
+        "are_done=True",
+        "a run that raises has done its items",
+        kind="debounce",
     ),
     # --- keys of `once`
     Planted(

@@ -3,19 +3,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function, replacing
+from handfast._api.results import Codec
 from handfast._api.sync.object import Object, undoing
+from handfast._drivers import log
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.validate import check_int, milliseconds
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
 from handfast._protocol.asking import ObjectAttempt
+from handfast.arguments import Duration
 
 __all__ = ["Debounce"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MAX_ITEM_BYTES = 64 * 1024
+"""Upper bound of an item as it is stored. Larger ones belong into a store of their own; leave where they are."""
+
+MAX_ITEMS = 1000
+"""Upper bound of the items of a run: the server hands them out in one step."""
+
+MAX_WITHIN_MS = 24 * 3600 * 1000
+"""Upper bound of the time for which a run has its items. The server keeps them for a week."""
 
 
 class Debounce(Object):
@@ -53,6 +69,84 @@ class Debounce(Object):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         return self._driver.wait(attempt, debouncing.wait(attempt))
+
+    def collect(
+        self,
+        item: Any,
+        /,
+        *,
+        within: Duration = 60.0,
+        max_items: int = MAX_ITEMS,
+        dumps: Callable[[Any], bytes] | None = None,
+        loads: Callable[[bytes], Any] | None = None,
+    ) -> AbstractContextManager[tuple[Any, ...]]:
+        """Leave an item, and wait as in `wait`: the block of the newest call gets the items of the whole burst.
+
+        The block of each other call gets no items, as soon as a later call takes over. When the block ends, the items are
+        done, and the server forgets them. If it raises, if its process dies, or if it takes longer than ``within``, another
+        run gets them: an item is done at least once. If nothing runs any more, they stay for a week, for the next burst.
+
+        An item stays where it is if its call raises later, or is cancelled: it has nothing to do with which call runs. A
+        run may also get no items, where an earlier run was quicker. Calls of `wait` leave items alone: use one of both for
+        a name.
+
+        Example:
+            comments = hf.debounce("comments", 30.0, at_most=300.0, by="post")
+
+            with comments.keyed(post.id).collect(comment.id) as ids:
+                if ids:
+                    notify(post, ids)
+
+        Args:
+            item: What the run is to get, up to 64 KiB as it is stored.
+            within: Seconds after which the items of this run go to another one if the block has not ended: a number or a
+                timedelta, from 0.001 s to a day.
+            max_items: How many items a run gets at most, 1 to 1,000: the call that leaves the last of these runs at once.
+            dumps: From an item to the bytes that are stored; by default JSON. Needs ``loads``, which reads them back;
+                ``dumps=bytes`` stores bytes as they are.
+            loads: From the bytes to the item.
+
+        Returns:
+            A context manager, for one block. Its value is a tuple of items, in the order of their arrival: empty where a
+            later call has taken over.
+
+        Raises:
+            QueueFull: No run has done the last 10,000 items. This one was not taken.
+            TypeError: An argument has the wrong type; or the item can't be stored.
+            ValueError: An argument is out of range; or the item can't be stored, or is too large.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``. At the end of the block: the items may be done again.
+            redis.exceptions.TimeoutError: The server does not answer. At the end of the block: the same.
+        """
+        codec = Codec(dumps, loads, "an item", MAX_ITEM_BYTES)
+        within_ms, most = milliseconds(within, "within"), check_int(max_items, "max_items", MAX_ITEMS)
+        if within_ms > MAX_WITHIN_MS:
+            raise ValueError(f"within must be at most a day, not {within!r}")
+        return self._collecting(codec.encode(item)[0], codec, most, within_ms)
+
+    @contextmanager
+    def _collecting(self, item: bytes, codec: Codec, most: int, within_ms: int) -> Iterator[tuple[Any, ...]]:
+        attempt = self._driver.begin(ObjectAttempt, self._request)
+        try:
+            batch = self._driver.wait(attempt, debouncing.collect(attempt, item, most, within_ms))
+        except BaseException:
+            self._driver.undo(attempt)
+            raise
+        if batch is None:
+            yield ()
+            return
+        try:
+            yield tuple(map(codec.decode, batch.items))
+        except GeneratorExit:  # nothing may wait here; another run gets the items after ``within``
+            raise
+        except BaseException:
+            with suppress(*OWN_ERRORS):
+                self._driver.run(debouncing.end(self._request, attempt.token, batch, done=False), self.name)
+            raise
+        self._driver.run(debouncing.end(self._request, attempt.token, batch, done=True), self.name)
+        if monotonic() > batch.until:
+            log.late_batch(self.name)
 
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R | None]:
         """Decorate a function: each call of it waits, and runs it if it is the newest one then.
