@@ -8,7 +8,7 @@ import logging
 import pytest
 import redis
 
-from handfast import Script, ServerUnsupported
+from handfast import Script, ServerUnsupported, Superseded
 from handfast._engine.server_errors import is_cut_off, is_transient
 from handfast.classic import watch
 from handfast.classic.watch import pipelines
@@ -104,6 +104,49 @@ async def test_calls_of_two_clients_meet_wherever_their_name_is(api, cluster, ki
             await eventually_async(lambda name=name, node=node: is_waiting(node, kind, name))
             await OBJECTS[kind].let_go(other, name)
             await asyncio.wait_for(call, 20)
+
+
+@crowded_too
+async def test_policies_work_wherever_their_name_is(api, cluster):
+    async with api.client(cluster.url) as client, api.client(cluster.url) as other:
+        for name in map(name_at, range(NODES)):
+            lock, theirs = client.lock(name), other.lock(name)
+            lease = await lock.acquire()
+            older = asyncio.create_task(take_newest(theirs.replace))
+            await until_queued(lock)
+            newer = asyncio.create_task(take_newest(theirs.replace))
+            with pytest.raises(Superseded):
+                await asyncio.wait_for(older, 20)
+            newest = asyncio.create_task(take_newest(theirs.preempt, grace=20))
+            await eventually_async(lambda lease=lease: lease.wanted)
+            await lease.release()
+            assert lease.fence < await asyncio.wait_for(newest, 20) < await asyncio.wait_for(newer, 20)
+            assert await other.hold(name, 60, reason="a migration")
+            assert await lock.try_acquire() is None
+            assert (await lock.status()).hold.reason == "a migration"
+            assert await other.unhold(name)
+            async with client.together(lock, client.semaphore("wide", 1), client.limiter("l", "9/h")) as held:
+                assert await theirs.try_acquire() is None
+            assert len(held.leases) == 2
+
+
+async def take_newest(method, **options):
+    lease = await method(timeout=20, **options)
+    await lease.release()
+    return lease.fence
+
+
+async def test_items_of_a_burst_are_where_its_name_is(cluster):
+    async with ASYNCIO.handfast(cluster.url) as client:
+        for name in (name_at(number, kind="debounce") for number in range(NODES)):
+            calls = [asyncio.create_task(collect(client.debounce(name, 0.1), number)) for number in range(5)]
+            assert [*filter(None, await asyncio.gather(*calls))] == [(0, 1, 2, 3, 4)]
+            assert await collect(client.debounce(name, 0.001), "next") == ("next",)
+
+
+async def collect(debounce, item):
+    async with debounce.collect(item) as items:
+        return items
 
 
 @crowded_too

@@ -36,5 +36,5 @@ else
   keep_items()
   remember('+' .. token)
 end
-local made = tonumber(redis.call('HGET', items, '')) or 0
+local made = redis.call('HGET', items, '') or 0 -- where the server has lost it since
 return 'put ' .. struct.pack('<dd', redis.call('ZCOUNT', queue, '-inf', now), made)
