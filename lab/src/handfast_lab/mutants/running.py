@@ -81,6 +81,7 @@ SUITES = {
     "limit_batch": [*SESSIONS, "lua/test_limit_batch"],
     "limit_": SESSIONS,
     "lib/costs": SESSIONS,
+    "debounce_take": [*SESSIONS, "api/test_collect"],
     "debounce_": SESSIONS,
     "election_": SESSIONS,
     "group_": SESSIONS,

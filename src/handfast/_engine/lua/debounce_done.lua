@@ -31,8 +31,6 @@ elseif members[1] then
       entries[#entries + 1], entries[#entries + 2] = QUEUED + now, member
     end
   end
-  if entries[1] then
-    redis.call('ZADD', queue, unpack(entries))
-  end
+  redis.call('ZADD', queue, unpack(entries))
 end
 return 'done '

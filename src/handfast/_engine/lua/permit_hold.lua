@@ -34,7 +34,6 @@ local MOST = 1000000000 -- permits of a hold
 local ttl_ms, grace_ms, by, reason, owner = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
 allow_at_maxmemory()
-gives_back = true
 sweep()
 local was_held = drop_lease(HOLD)
 if ttl_ms == 0 then

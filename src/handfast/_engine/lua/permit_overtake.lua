@@ -41,7 +41,6 @@ if not ticket then
   return 'gone '
 end
 allow_at_maxmemory()
-gives_back = true
 sweep()
 
 local before = string.format('(%.0f', ticket - FINISHED)

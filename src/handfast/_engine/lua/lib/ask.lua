@@ -15,7 +15,8 @@ local function ask(its_token, its_record, grace_ms, by, reason)
   end
   -- The holder counts from its grant as well, since a message takes time: it must not rely on its lease for longer.
   local granted = struct.unpack('<d', its_record)
-  local held_ms = math.floor((its_end - (granted <= now and granted or 0)) / 1000) -- unless the clock was set back
+  -- A fence is ahead of the clock by what was granted at once; by more than a second, the clock was set back.
+  local held_ms = math.floor((its_end - (granted <= now + 1000000 and granted or 0)) / 1000)
   local times = string.format('%.0f %.0f', math.ceil((its_end - now) / 1000), held_ms)
   local message = table.concat({'wanted', its_token, times, by, reason}, ' ')
   redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', INBOX_AT), message)
