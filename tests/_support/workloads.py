@@ -265,25 +265,26 @@ async def _group(workload: Workload) -> None:
 
 async def _partition(workload: Workload) -> None:
     """Two workers: the second gets items of the first."""
-    mine = await workload.record("join", _joined, workload.one.partition("o", ["a", "b"], ttl=TTL, every=SOON))
+    mine = await workload.record("join", _entered, workload.one.partition("o", ["a", "b"], ttl=TTL, every=SOON).join())
     if mine is None:
         return
     await workload.wait_for_key("{hf:partition:o}:watchers", 1)
-    theirs = await workload.record("join", _joined, workload.other.partition("o", ["a", "b"], ttl=TTL, every=SOON))
+    theirs = await workload.record(
+        "join", _entered, workload.other.partition("o", ["a", "b"], ttl=TTL, every=SOON).join()
+    )
     await workload.record("owners", workload.other.partition("o", ["a", "b"]).owners)
     for one in (mine, theirs):
         if one is not None:
             await workload.record("leave", _left, one)
 
 
-def _joined(partition: Any) -> Any:
-    """Enter the block of an assignment; in asyncio return what is awaited for that."""
-    mine = partition.join()
-    return mine.__aenter__() if hasattr(mine, "__aenter__") else mine.__enter__()
+def _entered(block: Any) -> Any:
+    """Enter a block; in asyncio return what is awaited for that."""
+    return block.__aenter__() if hasattr(block, "__aenter__") else block.__enter__()
 
 
-def _left(mine: Any) -> Any:
-    return mine.__aexit__(None, None, None) if hasattr(mine, "__aexit__") else mine.__exit__(None, None, None)
+def _left(block: Any) -> Any:
+    return block.__aexit__(None, None, None) if hasattr(block, "__aexit__") else block.__exit__(None, None, None)
 
 
 def _second_of(changes: Any) -> Any:
@@ -313,6 +314,10 @@ async def _debounce(workload: Workload) -> None:
     await workload.api.eventually(lambda: workload.admin.exists("{hf:debounce:a}:burst"), SOON)
     await workload.record("take over", theirs.wait)
     await workload.join(first)
+    for what, item in (("collect", 1), ("collect again", 2)):
+        block = workload.one.debounce("b", 0.01).collect(item)
+        if await workload.record(what, _entered, block):
+            await workload.record(f"{what}: done", _left, block)
 
 
 async def _limiter(workload: Workload) -> None:
