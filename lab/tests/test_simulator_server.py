@@ -383,7 +383,7 @@ class Bursts(Scripts):
 
     def item(self, what, token):
         choice = self.random.choice
-        keys = self.keys(choice(self.names[:2]), ("items", "queue", "tombstones")[: 3 if what == "put" else 2])
+        keys = self.keys(choice(self.names[:2]), ("items", "queue", "tombstones"))
         if what == "put":
             self.run("debounce_put", keys, [token, f"item {self.random.randrange(1000)}"])
         elif what == "take":

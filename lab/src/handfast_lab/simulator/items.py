@@ -42,6 +42,8 @@ class ItemWatch:
         """Which items the server has given to the run of a token."""
         self._ends_us: dict[bytes, float] = {}
         """Until when the run of a token has its items."""
+        self._over_at: dict[bytes, float] = {}
+        """When the run of a token has ended, in seconds of the world."""
         self.failed: set[bytes] = set()
         """The tokens of runs that have failed."""
 
@@ -68,12 +70,15 @@ class ItemWatch:
             mine = {item for item in self.given.get(token, ()) if until_us[item] == ends} - self._lost
             if not is_first and not asked_us and mine - items:
                 self._find(f"invariant 53: the run of {token.decode()} gets {readable(mine - items)} no second time")
+            if items and self._network.world.now < self._over_at.get(token, -inf) + REMEMBERED_S:
+                self._find(f"invariant 53: the run of {token.decode()} is over, and gets {readable(items)}")
             self._taken(token, until_us, items, ends_us, now_us)
             rest = [item for item, until in until_us.items() if until <= now_us and item not in self._lost]
             if is_first and len(items) + len(self._lost) < most and rest:  # the queue may still have the lost ones
                 self._find(f"invariant 53: the run of {token.decode()} does not get {readable(rest)}")
         else:
             ends_us, are_done = unpack("<dd", arguments[0])
+            self._over_at.setdefault(token, self._network.world.now)
             if are_done and token in self.failed:
                 self._find(f"invariant 53: the run of {token.decode()} failed, and its items are done")
             for item, until in until_us.items():

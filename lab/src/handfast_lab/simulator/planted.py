@@ -850,6 +850,13 @@ PLANTED = (
         "the items of the first reply rest until its run counts as dead",
     ),
     Planted(
+        "a copy takes for a run that is over",
+        "debounce_done",
+        "remember(token)\n",
+        "",
+        "items rest though no process does them",
+    ),
+    Planted(
         "a dead run keeps its items",
         "debounce_take",
         "queue, '-inf', now, 'LIMIT'",

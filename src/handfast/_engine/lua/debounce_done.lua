@@ -1,6 +1,6 @@
 -- debounce_done: end a run: its items are done, or left to the next run.
 --
--- KEYS items queue
+-- KEYS items queue tombstones
 -- ARGV token ending
 -- PACK ending <dd until_us are_done
 -- REPLY done
@@ -10,26 +10,26 @@
 --
 -- TWICE the second time it finds none.
 -- LATE as in time: no other run has that until_us.
--- MEMORY the first write is a HDEL or a ZREM, which pass at maxmemory, and so does the rest.
+-- MEMORY the first write is a ZREM, which passes at maxmemory, and so does the rest.
 
 -- @include clock
 
-local items, queue, token = KEYS[1], KEYS[2], ARGV[1]
+local items, queue, tombstones, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local until_us, are_done = struct.unpack('<dd', ARGV[2])
 
 -- @include items
+-- @include over
 
-local members = redis.call('ZRANGEBYSCORE', queue, until_us, until_us)
-if members[1] and are_done == 1 then
-  redis.call('HDEL', items, unpack(members))
-  redis.call('ZREM', queue, unpack(members))
-elseif members[1] then
-  redis.call('ZREM', queue, '!' .. token)
+redis.call('ZREM', queue, '!' .. token)
+remember(token)
+local tokens = redis.call('ZRANGEBYSCORE', queue, until_us, until_us)
+if tokens[1] and are_done == 1 then
+  redis.call('HDEL', items, unpack(tokens))
+  redis.call('ZREM', queue, unpack(tokens))
+elseif tokens[1] then
   local entries = {}
-  for _, member in ipairs(members) do
-    if string.sub(member, 1, 1) ~= '!' then
-      entries[#entries + 1], entries[#entries + 2] = QUEUED + now, member
-    end
+  for i, its_token in ipairs(tokens) do
+    entries[2 * i - 1], entries[2 * i] = QUEUED + now, its_token
   end
   redis.call('ZADD', queue, unpack(entries))
 end

@@ -1,6 +1,6 @@
 -- debounce_take: give a run the items that no other run has; or, with until_us, further ones of those that it was given.
 --
--- KEYS items queue
+-- KEYS items queue tombstones
 -- ARGV token request
 -- PACK request <dddd most within_us until_us first
 -- REPLY taken made_us until_us further items
@@ -10,13 +10,13 @@
 --   of its arrival and a space; further is the number of the next one, or 0. made_us is as in debounce_put.
 --
 -- TWICE the same items, until the same time.
--- LATE the items rest until that time.
+-- LATE after the end of the run, or of its call, it gets none: until_us is 0.
 -- MEMORY the first write is a PEXPIRE, which passes at maxmemory, and so does the rest.
 
 -- @include clock
 
 local PAGE = 100
-local items, queue, token = KEYS[1], KEYS[2], ARGV[1]
+local items, queue, tombstones, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local most, within_us, until_us, first = struct.unpack('<dddd', ARGV[2])
 
 -- @include items
@@ -57,7 +57,9 @@ local function take()
   return last
 end
 
-until_us = until_us > 0 and until_us or take()
+if not redis.call('ZSCORE', tombstones, token) then
+  until_us = until_us > 0 and until_us or take()
+end
 -- The run itself is the first: `!` comes before all that tokens are made of.
 local tokens = redis.call('ZRANGEBYSCORE', queue, until_us, until_us, 'LIMIT', first + 1, PAGE)
 local found = {}
