@@ -62,20 +62,7 @@ class ItemWatch:
         elif name == _PUT:
             self._left(until_us, arguments[0])
         elif name == _TAKE:
-            most, _, asked_us, _ = unpack("<dddd", arguments[0])
-            _, _, ends_us, _, page = read_reply(frame)
-            items = {item.partition(b" ")[2] for item in page}
-            is_first = token not in self.given
-            ends = self._ends_us.setdefault(token, ends_us)
-            mine = {item for item in self.given.get(token, ()) if until_us[item] == ends} - self._lost
-            if not is_first and not asked_us and mine - items:
-                self._find(f"invariant 53: the run of {token.decode()} gets {readable(mine - items)} no second time")
-            if items and self._network.world.now < self._over_at.get(token, -inf) + REMEMBERED_S:
-                self._find(f"invariant 53: the run of {token.decode()} is over, and gets {readable(items)}")
-            self._taken(token, until_us, items, ends_us, now_us)
-            rest = [item for item, until in until_us.items() if until <= now_us and item not in self._lost]
-            if is_first and len(items) + len(self._lost) < most and rest:  # the queue may still have the lost ones
-                self._find(f"invariant 53: the run of {token.decode()} does not get {readable(rest)}")
+            self._taken(token, until_us, arguments[0], read_reply(frame), now_us)
         else:
             ends_us, are_done = unpack("<dd", arguments[0])
             self._over_at.setdefault(token, self._network.world.now)
@@ -92,9 +79,17 @@ class ItemWatch:
             self._lost.add(item)  # a copy that came so late may have left it once more
         until_us.setdefault(item, _LEFT)
 
-    def _taken(
-        self, token: bytes, until_us: dict[bytes, float], items: set[bytes], ends_us: float, now_us: int
-    ) -> None:
+    def _taken(self, token: bytes, until_us: dict[bytes, float], request: bytes, reply: list[Any], now_us: int) -> None:
+        """Check which items a run gets."""
+        most, _, asked_us, _ = unpack("<dddd", request)
+        _, _, ends_us, _, page = reply
+        items = {item.partition(b" ")[2] for item in page}
+        is_first, ends = token not in self.given, self._ends_us.setdefault(token, ends_us)
+        mine = {item for item in self.given.get(token, ()) if until_us[item] == ends} - self._lost
+        if not is_first and not asked_us and mine - items:
+            self._find(f"invariant 53: the run of {token.decode()} gets {readable(mine - items)} no second time")
+        if items and self._network.world.now < self._over_at.get(token, -inf) + REMEMBERED_S:
+            self._find(f"invariant 53: the run of {token.decode()} is over, and gets {readable(items)}")
         self.given.setdefault(token, set()).update(items)
         for item in items:
             until = until_us.get(item)
@@ -102,6 +97,9 @@ class ItemWatch:
                 why = "done" if until == inf else "not left" if until is None else "with another run"
                 self._find(f"invariant 52: the run of {token.decode()} gets {item.decode()}, which is {why}")
             until_us[item] = ends_us
+        rest = [item for item, until in until_us.items() if until <= now_us and item not in self._lost]
+        if is_first and len(items) + len(self._lost) < most and rest:  # the queue may still have the lost ones
+            self._find(f"invariant 53: the run of {token.decode()} does not get {readable(rest)}")
 
     def _compare(self, tag: bytes, until_us: dict[bytes, float], now_us: int) -> None:
         """Hold what the server has against what it should have."""
