@@ -24,6 +24,20 @@ from tests._support.engine import (
     waiting_for_several,
 )
 
+# --- superseded
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_request_that_another_one_replaces_in_one_queue_is_superseded_in_all(both, listening, number):
+    one = both.engines[number]
+    listening("t2", "t3")
+    both.acquire("t1")
+    both.acquire("t2")
+    one.acquire("t3")
+    assert one.run("overtake", token="t3", grace_ms=-1, by="", reason="")[0] == "asked"
+    assert both.acquire("t2") == ["superseded"]
+
+
 # --- granted
 
 

@@ -75,7 +75,7 @@ if #KEYS == 2 and not options and #busy[1] >= HOLDER_AT then
         local its_end, wait_us = now + claim_ms * 1000, now - (score + FINISHED)
         if wait_us >= AHEAD_FROM_US then
           local _, last = string.find(text, ' ahead=', INBOX_AT, true)
-          wait_us = last and wait_us - tonumber(string.match(text, '^%d+', last + 1)) or wait_us
+          wait_us = last and wait_us - string.match(text, '^%d+', last + 1) or wait_us
         end
         grants, waited, length = grants + 1, wait_us > 0 and waited + wait_us or waited, length - 1
         local now_held = struct.pack(

@@ -53,7 +53,7 @@ local function grant(token, wants, lease_ms, since, min_fence)
   local wait_us = math.max(0, now - since)
   if wait_us >= AHEAD_FROM_US then
     local _, last = string.find(wants, ' ahead=', WEIGHT_AT, true)
-    wait_us = last and math.max(0, wait_us - tonumber(string.match(wants, '^%d+', last + 1))) or wait_us
+    wait_us = last and math.max(0, wait_us - string.match(wants, '^%d+', last + 1)) or wait_us
   end
   grants, waited = grants + 1, waited + wait_us
   local its_record, its_end = struct.pack('<d', fence) .. wants, now + lease_ms * 1000

@@ -10,6 +10,6 @@ local HOLD = '!hold'
 
 -- The end of the hold that is in force; nothing without one.
 local function hold_end()
-  local its_end = out > 0 and tonumber(redis.call('ZSCORE', tokens, HOLD) or 0) or 0
-  return its_end > now and its_end or nil
+  local its_end = out > 0 and tonumber(redis.call('ZSCORE', tokens, HOLD))
+  return its_end and its_end > now and its_end
 end
