@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # with it, pytest rewrites every test file in every run
 
-.PHONY: demo test gate deep matrix release-check lint docs dev
+.PHONY: demo test gate deep matrix release-check lint docs oldest dev
 
 demo: .venv/demo.done
 	$(BIN)/handfast demo
@@ -14,7 +14,7 @@ test: dev
 
 # What decides whether a change lands. .ci/run installs what it needs beyond Python packages.
 gate: test
-	$(BIN)/nox --no-error-on-missing-interpreters
+	$(MAKE) --jobs 2 --output-sync lint docs oldest
 
 # All else, in parts that may run alone: `.venv/bin/python tools/deep.py --list` shows them.
 deep: dev
@@ -44,6 +44,9 @@ lint: dev
 
 docs: dev
 	$(BIN)/nox --session docs
+
+oldest: dev
+	$(BIN)/nox --no-error-on-missing-interpreters --session oldest
 
 dev: .venv/dev.done
 

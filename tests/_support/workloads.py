@@ -322,7 +322,7 @@ async def _debounce(workload: Workload) -> None:
 
 async def _limiter(workload: Workload) -> None:
     """Under a second rate that admits much: what lapses there meanwhile is dropped, and the rest stays."""
-    rates = "4/400ms; 5/s"
+    rates = "4/200ms; 5/500ms"
     mine, theirs = workload.one.limiter("a", rates), workload.other.limiter("a", rates)
     admission = await workload.record("acquire", mine.acquire, cost=3)
     await workload.record("status", mine.status)

@@ -165,11 +165,15 @@ class Stage:
         self._clients = [self.api.client(self._url) for _ in range(2)]
         self.actors = [Actor(number, self.api, self._clients[number % 2]) for number in range(ACTORS)]
         self.operator = Actor("operator", self.api, self._clients[0])
-        for actor in self.actors[:2]:  # subscribes each client to its control channel, which reports revoked leases
-            lease = (await actor.begin(actor.client.lock("warm", **OPTIONS).acquire)).value
-            channel = read_stored(self.raw, KeySet("hf", "lock", "warm")).records[lease.token].split()[6]
-            await eventually_async(lambda channel=channel: self.raw.pubsub_numsub(channel)[0][1])
-            await actor.begin(lease.release)
+        await asyncio.gather(*map(self._subscribe, self.actors[:2]))
+
+    async def _subscribe(self, actor):
+        """Have an actor's client subscribe to its control channel, which reports revoked leases."""
+        name = f"warm {actor.number}"
+        lease = (await actor.begin(actor.client.lock(name, **OPTIONS).acquire)).value
+        channel = read_stored(self.raw, KeySet("hf", "lock", name)).records[lease.token].split()[6]
+        await eventually_async(lambda: self.raw.pubsub_numsub(channel)[0][1])
+        await actor.begin(lease.release)
 
     async def _serve_all(self):
         """Flush the server and notify all waiters, which then retry, until no actor waits.

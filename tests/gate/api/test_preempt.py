@@ -429,7 +429,7 @@ async def test_a_holder_that_hears_nothing_is_revoked_after_the_grace(api, serve
 async def test_a_cancellation_at_any_await_leaves_nothing(server):
     cancelled = 0
     async with ASYNCIO.client(server.url) as holder, ASYNCIO.client(server.url) as client:
-        lock = client.lock("a", timeout=SOON_S)
+        lock = client.lock("a", timeout=SOON_S / 4)
         for steps in (lambda: lock.preempt(grace=60), lock.replace):
             async with holder.lock("a", yields=False):
                 async for outcome in cancel_everywhere(steps):

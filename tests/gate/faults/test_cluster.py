@@ -236,21 +236,22 @@ def places(node):
     return [primary[0] for _, _, primary, *_ in node.execute_command("CLUSTER SLOTS", NEVER_DECODE=True)]
 
 
-async def test_a_cluster_may_have_numbered_databases(api, raw):
+async def test_a_cluster_may_have_numbered_databases(raw):
     if raw.info().get("valkey_version", "") < "9":
         pytest.skip("only a Valkey from 9 on has them")
     with started("--cluster-databases", "4") as server, redis.Redis.from_url(server.url) as node:
         node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         eventually(lambda: field_of(node, "cluster_state") == "ok")
         url = f"redis+cluster://127.0.0.1:{node.config_get('port')['port']}"
-        async with api.client(f"{url}/3") as third, api.client(url) as first:
-            lease = await third.lock("a").acquire()
-            waiter = asyncio.create_task(take(third.lock("a")))
-            await until_queued(third.lock("a"))
-            await take(first.lock("a"))
-            await lease.release()
-            assert await waiter > lease.fence
-            assert node.info("keyspace")["db3"]["keys"]
+        for api in (SYNC, ASYNCIO):
+            async with api.client(f"{url}/3") as third, api.client(url) as first:
+                lease = await third.lock(api.name).acquire()
+                waiter = asyncio.create_task(take(third.lock(api.name)))
+                await until_queued(third.lock(api.name))
+                await take(first.lock(api.name))
+                await lease.release()
+                assert await waiter > lease.fence
+                assert node.info("keyspace")["db3"]["keys"]
 
 
 @pytest.mark.skipif(not pipelines.WATCHES_IN_CLUSTERS, reason="this redis-py has no WATCH for a cluster")

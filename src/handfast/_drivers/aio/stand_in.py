@@ -126,11 +126,11 @@ class StandIn:
         try:
             while self._loop.is_running() and not absence.is_over and self._overdue_at() is not None:
                 for lease in self._leases.overdue(monotonic()):
-                    if absence.found_it_full:
-                        absence.make_room(self._session_for(lease.renewal), lease)
                     if lease.token not in absence.renewals:
                         session = sessions.session_for(lease.renewal)
                         absence.add(lease, session, session.send(lease.renewal, on_answer=lease.answered))
+                if absence.found_it_full:
+                    absence.make_room(self._session_for)
                 await asyncio.sleep(MIN_TICK_S)
                 for renewal in absence.take_answered():
                     self._settle(*renewal)
@@ -189,11 +189,12 @@ class Absence:
         """Note why a connection could not be opened."""
         self.found_it_full = self.found_it_full or is_full(error)
 
-    def make_room(self, session: Session | Router, lease: LeaseState) -> None:
-        """End the connection by which the blocked loop would renew a lease, once."""
-        if not self.is_over and lease.token not in self._made_room:
-            self._made_room.add(lease.token)
-            session.make_room(lease.renewal)
+    def make_room(self, session_for: Callable[[Call], Session | Router]) -> None:
+        """End the connections by which the blocked loop would renew what waits for a reply, each once."""
+        for token, (lease, *_) in self.renewals.items():
+            if not self.is_over and token not in self._made_room:
+                self._made_room.add(token)
+                session_for(lease.renewal).make_room(lease.renewal)
 
     def end(self) -> None:
         """Note that the loop is back, in its thread.

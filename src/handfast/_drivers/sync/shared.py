@@ -36,7 +36,7 @@ IDLE_S = 60.0
 one."""
 
 LINGER_S = 0.1
-"""And after so many once the client is closed: those who are woken by that still leave the queue."""
+"""And after so many once the client is closed, if some have waited: they are woken by that, and still leave the queue."""
 
 
 class _Mail:
@@ -152,7 +152,11 @@ class _SharedConnection(Transport):
                 self._running.release()
 
     def _is_over(self) -> bool:
-        if self.exchange.due or not self._handed_in.empty() or monotonic() < self._ends_at:
+        if self.exchange.due or not self._handed_in.empty():
+            return False
+        if self._is_closed and not self._mails:
+            return True
+        if monotonic() < self._ends_at:
             return False
         if self._mails and not self._is_closed:  # there are waiters
             self._ends_at = monotonic() + IDLE_S
