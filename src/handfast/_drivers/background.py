@@ -32,6 +32,10 @@ class Background:
         """Held by the thread while there is one, and never waited for."""
         self._pid = os.getpid()
 
+    def __len__(self) -> int:
+        """Return how many functions wait."""
+        return len(self._pending)
+
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called soon. Raises RuntimeError, and does not call it, if no thread can be started."""
         if self._pid != os.getpid():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["monotonic", "wall_clock"]
+__all__ = ["monotonic", "unix_time", "wall_clock"]
 
 if sys.platform == "darwin":
     CLOCK = time.CLOCK_MONOTONIC_RAW
@@ -25,6 +25,10 @@ else:
 
 monotonic = partial(time.clock_gettime, CLOCK)
 """Return the seconds since some moment in the past."""
+
+
+unix_time = time.time
+"""Return the seconds since 1970, which no lease depends on."""
 
 
 def wall_clock() -> datetime:

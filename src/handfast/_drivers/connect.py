@@ -28,6 +28,7 @@ from handfast._drivers.addresses import (
     sentinels_of,
     url_of_environment,
 )
+from handfast._drivers.events import Events
 from handfast._drivers.failures import SILENT, hello_refused, no_primary, setup_failed
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
@@ -128,6 +129,7 @@ class Connector:
         except (TypeError, RedisError) as error:
             raise ValueError(f"the connection settings are not valid: {error}") from error
         self._whole = whole
+        self.events: Events = Events() if whole is None else whole.events
         self.switches: int = 0
         """How often another server became the primary, as far as a Sentinel told. A connection that is older is not
         used."""

@@ -11,6 +11,7 @@ from weakref import ref
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.connect import Connector
+from handfast._drivers.events import Events
 from handfast._drivers.failures import already_held
 from handfast._drivers.forks import OfOneProcess
 from handfast._protocol.acquire import BaseAttempt
@@ -37,6 +38,7 @@ class Driver(OfOneProcess, Generic[C]):
         self, connector: C, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
     ) -> None:
         self._connector = connector
+        self.events: Events = connector.events
         self._namespace = namespace
         self._label = label
         self._retry_for = retry_for

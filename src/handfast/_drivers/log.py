@@ -24,7 +24,9 @@ __all__ = [
     "callback_failed",
     "cleanup_given_up",
     "dropped",
+    "is_logged",
     "lease_log",
+    "listener_failed",
     "loop_back",
     "loop_blocked",
     "lost",
@@ -45,7 +47,9 @@ __all__ = [
 ]
 
 lease_log = logging.getLogger("handfast.lease")
-"""Its level is asked before each record, in the drivers: without DEBUG that is all that logging costs a lock."""
+
+is_logged = lease_log.isEnabledFor
+"""Asked before each record of a lease, in the drivers: without DEBUG that is all that logging costs a lock."""
 
 _handling = Background("handfast-records", daemon=False)
 """For all of them, so that records keep their order. No daemon: the last record of a program is often the one that says
@@ -226,6 +230,12 @@ def wanted(lease: LeaseState, told: Wanted) -> None:
         told.grace,
         told.reason,
         extra=fields,
+    )
+
+
+def listener_failed(event: str, error: Exception) -> None:
+    _lease_apart.error(
+        "a function that was given to on() failed with an event, %s", event, exc_info=error, extra={"event": event}
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
+from handfast._drivers.events import Events
 from handfast._engine.effects import Answer
 from handfast._engine.messages import Told, Wanted
 from handfast._engine.resp import ErrorReply
@@ -18,8 +19,9 @@ __all__ = ["LossNotifier", "WhenWanted", "heard", "run_lost_callbacks", "run_wan
 class LossNotifier:
     """Removes lost leases from the table and notifies their holders."""
 
-    def __init__(self, leases: LeaseTable) -> None:
+    def __init__(self, leases: LeaseTable, events: Events) -> None:
         self._leases = leases
+        self._events = events
         self._outages = OutageWatch(leases)
 
     def lose(self, lease: LeaseState, reason: str) -> None:
@@ -31,12 +33,12 @@ class LossNotifier:
         if not isinstance(told, Wanted):
             self.lose(lease, told)
         elif lease.want(told, monotonic()):
-            log.wanted(lease, told)
+            self._events.wanted(lease, told)
             run_wanted_callbacks(lease)
 
     def notify_lost(self, lease: LeaseState) -> None:
-        """Log the loss and call the callbacks."""
-        log.lost(lease)
+        """Report the loss and call the callbacks."""
+        self._events.lost(lease)
         run_lost_callbacks(lease)
 
     def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
@@ -45,22 +47,22 @@ class LossNotifier:
         if verdict is Renewal.LOST:
             self.notify_lost(lease)
         elif verdict in (Renewal.RETRY, Renewal.RECONNECT):
-            log.renewal_refused(lease.request.name, outcome)
+            self._events.renewal_refused(lease.request.name, outcome)
         return verdict
 
     def note_failure(self, error: BaseException) -> None:
         """Note why the renewals that are in progress failed."""
-        log.renewal_failed(error)
+        self._events.renewal_failed(error)
         self._leases.note_failure(error)
 
     def review(self) -> None:
-        """Log the beginning or the end of an outage, once each.
+        """Report the beginning or the end of an outage, once each.
 
         Called when no renewal is in progress, or all have failed.
         """
         change = self._outages.review(monotonic())
         if change is not None:
-            log.outage(change)
+            self._events.outage(change)
 
 
 def heard(told: Told) -> Told:

@@ -18,9 +18,9 @@ from math import inf
 from typing import Any, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from handfast._drivers import log
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.driver import A
+from handfast._drivers.events import Events
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PARTS, Request
 from handfast._engine.contract import contract_of
@@ -116,6 +116,7 @@ class NullDriver:
         self._alarms: WeakKeyDictionary[LeaseState, Any] = WeakKeyDictionary()
         """Of the leases that end, what calls `_look` then."""
         self.callbacks = self
+        self.events = Events()
 
     @property
     def label(self) -> str:
@@ -145,7 +146,9 @@ class NullDriver:
         self._last_fence = max(self._last_fence + 1, _now_us())
         first = Answer(monotonic(), b"granted " + doubles(self._last_fence, attempt.request.grant_ms * 1000))
         grant = cast("Grant", _perform(try_acquire(attempt), first))
-        return self._watched(LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at))
+        lease = self._watched(LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at))
+        self.events.acquired(lease)
+        return lease
 
     @staticmethod
     @abstractmethod
@@ -163,7 +166,7 @@ class NullDriver:
         if lease is None or lease.is_released:
             return
         if lease.lost(monotonic()):
-            log.lost(lease)
+            self.events.lost(lease)
             run_lost_callbacks(lease)
         else:
             self._watched(lease)
@@ -197,7 +200,7 @@ class NullDriver:
     def perform_later(self, lease: LeaseState, steps: Steps[object]) -> None:
         """Do nothing: there are no others."""
 
-    def undo(self, attempt: BaseAttempt) -> None:
+    def undo(self, attempt: BaseAttempt, error: BaseException | None = None) -> None:
         """Do nothing: there is nothing to leave behind."""
 
     def release(self, lease: LeaseState, _until: float = 0.0) -> bool:
@@ -206,7 +209,10 @@ class NullDriver:
         if lease.lost(monotonic()) or lease.is_released:
             lease.let_go(monotonic())
             return False
-        return _perform(release(lease)) and lease.claim_release()
+        released = _perform(release(lease)) and lease.claim_release()
+        if released:
+            self.events.released(lease)
+        return released
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error.

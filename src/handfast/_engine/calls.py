@@ -86,6 +86,11 @@ class Request(ABC):
         """The same request for the names of one slot each, in the order of their slots."""
 
     @property
+    def kind(self) -> str:
+        """The kind of the object."""
+        return self.parts[0].place.kind
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names that it is for."""
         return tuple(part.name for part in self.parts)

@@ -52,6 +52,11 @@ class ObjectRequest:
         self._shapes: dict[str, _Shape] = {}
 
     @property
+    def kind(self) -> str:
+        """The kind of the object."""
+        return self.place.kind
+
+    @property
     def question(self) -> tuple[Any, ...]:
         """A key for `SharedWaits`: requests with equal keys get the same answer."""
         return self.place.tag, *self.fixed.values()

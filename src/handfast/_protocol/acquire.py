@@ -119,6 +119,7 @@ class BaseAttempt:
         "asked_at",
         "caller",
         "copies",
+        "has_ended",
         "held",
         "is_left",
         "is_unanswered",
@@ -159,6 +160,12 @@ class BaseAttempt:
         """Whether nothing may wait for the undo: the server stopped replying, or the caller's coroutine was closed."""
         self.is_left: bool = False
         """Whether the undo has begun, which goes on by itself."""
+
+    def claim_end(self) -> bool:
+        """Return True once: its end is reported once. Only asked where functions listen."""
+        had_ended: bool = getattr(self, "has_ended", False)
+        self.has_ended: bool = True
+        return not had_ended
 
     @property
     def parts(self) -> tuple[BaseAttempt, ...]:

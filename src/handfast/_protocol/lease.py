@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from math import ceil, inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS
@@ -21,6 +21,9 @@ from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._kinds import MAX_SLOTS
 from handfast._protocol.acquire import Grant, not_replicated, renewed
+
+if TYPE_CHECKING:
+    from handfast.events import LossCause
 
 __all__ = [
     "CLOSED",
@@ -48,6 +51,9 @@ NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
 CLOSED = "its client was closed, which released it"
 FORKED = "it belongs to the process that this process was forked from"
+
+_EXPIRIES = tuple(one.partition("{")[0] for one in (EXPIRED, HELD_TOO_LONG, NOT_GIVEN_UP, PREEMPTED, FAILED))
+_SERVER_LOST_IT = GONE.partition("{")[0]
 
 RENEWALS_PER_TTL = 3
 """Renewals that fit into one ttl: the first two may fail."""
@@ -89,6 +95,7 @@ class LeaseState:
         "ended_at",
         "ends_at",
         "fence",
+        "has_ended",
         "is_released",
         "left_ms",
         "loss",
@@ -219,6 +226,24 @@ class LeaseState:
         """
         was_claimed, self._is_claimed = self._is_claimed, True
         return not was_claimed
+
+    def claim_end(self) -> bool:
+        """Return True once: its end is reported once. Only asked where functions listen."""
+        had_ended: bool = getattr(self, "has_ended", False)
+        self.has_ended: bool = True
+        return not had_ended
+
+    @property
+    def loss_cause(self) -> LossCause:
+        """Why it was lost, in one word."""
+        reason = self.loss or ""
+        if reason.startswith(_SERVER_LOST_IT):
+            return "server"
+        if reason in (CLOSED, FORKED):
+            return "closed"
+        if not reason.startswith(_EXPIRIES):
+            return "revoked"
+        return "expired" if self.is_renewed else "planned"
 
     def disown(self, now: float) -> None:
         """Give it up in a forked child, where it is the parent's."""

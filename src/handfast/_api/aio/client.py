@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast, get_args
 from weakref import WeakSet
 
 from handfast._api import foreign
@@ -76,9 +76,12 @@ if TYPE_CHECKING:
     from handfast._api.aio.scores import AsyncScores
     from handfast._api.aio.together import AsyncTogether
     from handfast._engine.names import NamePattern
+    from handfast.events import Event
     from handfast.records import NameStatus, Rate, ServerFinding
 
 __all__ = ["AsyncHandfast"]
+
+E = TypeVar("E", bound="Event")
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -980,6 +983,33 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         driver, slots = self._driver, await self._slots_of_primaries()
         steps = check_server(inspect, wall_clock, lambda: driver.hears, slots, embedded=driver.is_embedded)
         return await driver.look(steps, "check_server", reply_seconds(timeout))
+
+    def on(self, callback: Callable[[E], object], /, *events: type[E]) -> Callable[[], None]:
+        """Have a function called with what happens in this client: a lease is acquired, released or lost, and so on.
+
+        It is called after the fact: in the caller's thread or task with what ends a request or a lease of the caller, so a
+        function that is slow delays that caller, and nothing else; in a thread of its own with what is found out in the
+        background, such as a loss or an outage. What it raises is logged, once a minute at most. It is not called for
+        what it does itself. Without a function, events cost nothing.
+
+        Example:
+            from handfast.events import Lost
+
+            stop = hf.on(lambda lost: alert(f"{lost.name}: {lost.reason}"), Lost)
+
+        Args:
+            callback: The function, which is called and no more: not a coroutine function.
+            events: The classes of `handfast.events` that it is called with, subclasses included. Without any, it is called
+                with every event.
+
+        Returns:
+            A function without arguments that ends it.
+
+        Raises:
+            TypeError: ``callback`` can't be called or is a coroutine function, or one of ``events`` is no class of
+                `handfast.events`.
+        """
+        return self._driver.events.on(callback, events)
 
     async def close(self, *, release: bool | None = None) -> None:
         """Close all connections. Leases that are still held run out after their ttl, or are released.

@@ -87,8 +87,8 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
         attempt = self._driver.attempt(self._request.showing(value))
         try:
             return self._lease(await self._driver.acquire(attempt, None))
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     async def members(self, *, timeout: Duration | None = None) -> tuple[Member, ...]:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import ClassVar
 
 from handfast._api.aio.scope import AsyncLeaseScope
-from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import WhenWanted, run_lost_callbacks
@@ -301,7 +300,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
             lease = f"<{type(self).__name__} of {self.name!r}, fence {self.fence}>"
             message = f"{lease} was dropped without a release; it runs out after its ttl"
             if not sys.is_finalizing():
-                log.dropped(lease, state)
+                self._driver.events.dropped(lease, state)
             warnings.warn(message, ResourceWarning, stacklevel=2)
 
 

@@ -39,8 +39,8 @@ def undoing(
         attempt: Any = self._driver.begin(self._attempts, self._request)
         try:
             return await method(self, attempt, *args, **kwargs)
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     shown = signature_of(method)

@@ -193,8 +193,8 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         attempt = self._driver.attempt(request)
         try:
             return await self._found_or_begun(attempt, request)
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     async def try_acquire(
@@ -226,8 +226,8 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         try:
             state = await self._driver.try_acquire(attempt)
             return None if state is None else await self._run_of(attempt, state)
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     async def status(self, *, timeout: Duration | None = None) -> OnceStatus:
@@ -270,10 +270,10 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         try:
             run = await self._found_or_begun(attempt, self._request)
             return self._blocks.enter(frame, run)
-        except BaseException:
+        except BaseException as error:
             if run is not None:
                 self._blocks.forget(self._driver.caller(), run)
-            await self._driver.undo(attempt)
+            await self._driver.undo(attempt, error)
             raise
 
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -334,6 +334,8 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         if isinstance(state, Found):
             if attempt.may_be_there:
                 await self._driver.undo(attempt)
+            if self._driver.events.teller is not None:
+                self._driver.events.teller.found(attempt, state.outcome)
             return self._found(attempt, state)
         if not self._options.reruns:
             await self._driver.run(once.begin(state), self.name, attempt)

@@ -94,8 +94,8 @@ class AsyncPreemptible(AsyncPrimitive[L]):
                     # sync only: cancel,
                 )
             )
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     # sync only, in Args: cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
@@ -153,8 +153,8 @@ class AsyncPreemptible(AsyncPrimitive[L]):
                     # sync only: cancel,
                 )
             )
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     def _entering(self, on_busy: OnBusy, options: dict[str, Any]) -> Callable[[Self], Any]:

@@ -134,9 +134,9 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
                     # sync only: cancel,
                 )
             )
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt)
-            await self._driver.undo(attempt)
+            await self._driver.undo(attempt, error)
             raise
 
     async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> L | None:
@@ -167,9 +167,9 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
                 return existing
             state = await self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt)
-            await self._driver.undo(attempt)
+            await self._driver.undo(attempt, error)
             raise
 
     @acquire_context  # asyncio only
@@ -239,9 +239,9 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
                 await self._driver.acquire(attempt, self._request.timeout)
             )
             return self._blocks.enter(frame, lease)
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt, lease)
-            await self._driver.undo(attempt)
+            await self._driver.undo(attempt, error)
             raise
 
     @overload

@@ -161,8 +161,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPreemptible[AsyncSemaphoreLease]):
                     # sync only: cancel,
                 )
             )
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     async def try_acquire(
@@ -194,8 +194,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPreemptible[AsyncSemaphoreLease]):
         try:
             state = await self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
-        except BaseException:
-            await self._driver.undo(attempt)
+        except BaseException as error:
+            await self._driver.undo(attempt, error)
             raise
 
     async def resize(self, limit: int | None) -> None:

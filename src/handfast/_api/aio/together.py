@@ -248,8 +248,8 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 leases.append(lease)
             admission = await self._admitted(admitting, seconds)
             return AsyncHeld(leases, admission)
-        except BaseException:
-            await self._abandon(attempt, attempts)
+        except BaseException as error:
+            await self._abandon(attempt, attempts, error)
             raise
 
     async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> AsyncHeld | None:
@@ -287,12 +287,12 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 leases.append(lease)
             try:
                 admission = await self._admitted(admitting, 0)
-            except RateLimited:
-                await self._abandon(attempt, attempts)
+            except RateLimited as error:
+                await self._abandon(attempt, attempts, error)
                 return None
             return AsyncHeld(leases, admission)
-        except BaseException:
-            await self._abandon(attempt, attempts)
+        except BaseException as error:
+            await self._abandon(attempt, attempts, error)
             raise
 
     async def __aenter__(self) -> AsyncHeld:
@@ -308,10 +308,10 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 leases.append(lease)
             held = AsyncHeld(leases, await self._admitted(admitting, self._timeout))
             return self._blocks.enter(frame, held)
-        except BaseException:
+        except BaseException as error:
             if held is not None:
                 self._blocks.forget(self._driver.caller(), held)
-            await self._abandon(attempt, attempts)
+            await self._abandon(attempt, attempts, error)
             raise
 
     @overload
@@ -402,11 +402,13 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
             return None
         return await self._limiter._admitted(attempt, timeout)
 
-    async def _abandon(self, attempt: BaseAttempt, attempts: Sequence[Attempt]) -> None:
+    async def _abandon(
+        self, attempt: BaseAttempt, attempts: Sequence[Attempt], error: BaseException | None = None
+    ) -> None:
         """Give back what was acquired so far."""
         for part, one in zip(self._parts, attempts, strict=True):
             part._abandon(one)
-        await self._driver.undo(attempt)
+        await self._driver.undo(attempt, error)
 
 
 def take_together(

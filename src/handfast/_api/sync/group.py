@@ -86,8 +86,8 @@ class Group(BlockOnly, Inspectable):
         attempt = self._driver.attempt(self._request.showing(value))
         try:
             return self._lease(self._driver.acquire(attempt, None))
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def members(self, *, timeout: Duration | None = None) -> tuple[Member, ...]:

@@ -40,8 +40,8 @@ def undoing(
         attempt: Any = self._driver.begin(self._attempts, self._request)
         try:
             return method(self, attempt, *args, **kwargs)
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     shown = signature_of(method)

@@ -193,8 +193,8 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         attempt = self._driver.attempt(request)
         try:
             return self._found_or_begun(attempt, request)
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def try_acquire(self, *_args: Never, fingerprint: str | bytes | None = None, **_options: Never) -> Run | None:
@@ -224,8 +224,8 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         try:
             state = self._driver.try_acquire(attempt)
             return None if state is None else self._run_of(attempt, state)
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def status(self, *, timeout: Duration | None = None) -> OnceStatus:
@@ -268,10 +268,10 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         try:
             run = self._found_or_begun(attempt, self._request)
             return self._blocks.enter(frame, run)
-        except BaseException:
+        except BaseException as error:
             if run is not None:
                 self._blocks.forget(self._driver.caller(), run)
-            self._driver.undo(attempt)
+            self._driver.undo(attempt, error)
             raise
 
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
@@ -332,6 +332,8 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         if isinstance(state, Found):
             if attempt.may_be_there:
                 self._driver.undo(attempt)
+            if self._driver.events.teller is not None:
+                self._driver.events.teller.found(attempt, state.outcome)
             return self._found(attempt, state)
         if not self._options.reruns:
             self._driver.run(once.begin(state), self.name, attempt)

@@ -89,8 +89,8 @@ class Preemptible(Primitive[L]):
                     cancel,
                 )
             )
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def replace(
@@ -147,8 +147,8 @@ class Preemptible(Primitive[L]):
                     cancel,
                 )
             )
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def _entering(self, on_busy: OnBusy, options: dict[str, Any]) -> Callable[[Self], Any]:

@@ -131,9 +131,9 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
                     cancel,
                 )
             )
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt)
-            self._driver.undo(attempt)
+            self._driver.undo(attempt, error)
             raise
 
     def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> L | None:
@@ -164,9 +164,9 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
                 return existing
             state = self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt)
-            self._driver.undo(attempt)
+            self._driver.undo(attempt, error)
             raise
 
     def adopt(self, token: str, *, label: str | None = None) -> L:
@@ -235,9 +235,9 @@ class Primitive(BlockOnly, PublicObject, PrimitiveScope[L]):
                 self._driver.acquire(attempt, self._request.timeout)
             )
             return self._blocks.enter(frame, lease)
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt, lease)
-            self._driver.undo(attempt)
+            self._driver.undo(attempt, error)
             raise
 
     @overload

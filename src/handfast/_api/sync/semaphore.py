@@ -158,8 +158,8 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
                     cancel,
                 )
             )
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def try_acquire(
@@ -191,8 +191,8 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
         try:
             state = self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
-        except BaseException:
-            self._driver.undo(attempt)
+        except BaseException as error:
+            self._driver.undo(attempt, error)
             raise
 
     def resize(self, limit: int | None) -> None:

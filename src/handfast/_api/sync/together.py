@@ -243,8 +243,8 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                 leases.append(lease)
             admission = self._admitted(admitting, seconds)
             return Held(leases, admission)
-        except BaseException:
-            self._abandon(attempt, attempts)
+        except BaseException as error:
+            self._abandon(attempt, attempts, error)
             raise
 
     def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> Held | None:
@@ -282,12 +282,12 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                 leases.append(lease)
             try:
                 admission = self._admitted(admitting, 0)
-            except RateLimited:
-                self._abandon(attempt, attempts)
+            except RateLimited as error:
+                self._abandon(attempt, attempts, error)
                 return None
             return Held(leases, admission)
-        except BaseException:
-            self._abandon(attempt, attempts)
+        except BaseException as error:
+            self._abandon(attempt, attempts, error)
             raise
 
     def __enter__(self) -> Held:
@@ -303,10 +303,10 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                 leases.append(lease)
             held = Held(leases, self._admitted(admitting, self._timeout))
             return self._blocks.enter(frame, held)
-        except BaseException:
+        except BaseException as error:
             if held is not None:
                 self._blocks.forget(self._driver.caller(), held)
-            self._abandon(attempt, attempts)
+            self._abandon(attempt, attempts, error)
             raise
 
     @overload
@@ -395,11 +395,11 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
             return None
         return self._limiter._admitted(attempt, timeout)
 
-    def _abandon(self, attempt: BaseAttempt, attempts: Sequence[Attempt]) -> None:
+    def _abandon(self, attempt: BaseAttempt, attempts: Sequence[Attempt], error: BaseException | None = None) -> None:
         """Give back what was acquired so far."""
         for part, one in zip(self._parts, attempts, strict=True):
             part._abandon(one)
-        self._driver.undo(attempt)
+        self._driver.undo(attempt, error)
 
 
 def take_together(driver: SyncDriver, limits: Iterable[Any], timeout: Duration | None, nesting: Nesting) -> Together:

@@ -79,7 +79,8 @@ class Context:
             from handfast._drivers.aio.primary_watch import PrimaryWatch
 
             self._watch = PrimaryWatch(connector, self.reconnect)
-        self.renewer = Renewer(self.session_for, self.leases, make_sessions if connector.takes_threads else None)
+        stand_ins = make_sessions if connector.takes_threads else None
+        self.renewer = Renewer(self.session_for, self.leases, stand_ins, connector.events)
         self.session.on_told = self._on_told
         self.session.on_break = self.renewer.on_break
         self.session.on_unreachable = self.renewer.on_unreachable
@@ -142,6 +143,8 @@ class Context:
         try:
             releases = self._give_up() if gives_up else {}
             for lease in releases:
+                if self.connector.events.teller is not None:
+                    self.connector.events.teller.closed(lease)
                 run_lost_callbacks(lease)
             await self._settle()
             for lease, released in releases.items():

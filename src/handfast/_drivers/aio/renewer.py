@@ -26,6 +26,7 @@ from handfast._drivers import log
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.aio.stand_in import StandIn
 from handfast._drivers.clock import monotonic
+from handfast._drivers.events import Events
 from handfast._drivers.losses import LossNotifier
 from handfast._engine.effects import Call, Steps
 from handfast._engine.messages import Told
@@ -55,8 +56,9 @@ class Renewer(LossNotifier):
         session_for: Callable[[Call], Session | Router],
         leases: LeaseTable,
         make_sessions: Callable[[], Sessions] | None,
+        events: Events,
     ) -> None:
-        super().__init__(leases)
+        super().__init__(leases, events)
         self._session_for = session_for
         self._stand_in = StandIn(leases, session_for, make_sessions, self.notify_lost)
         self._loop = asyncio.get_running_loop()

@@ -77,12 +77,13 @@ class Context:
                 partial(RoutedSession, routes, shared.seat, is_seat=True),
                 shared,
             )
-            self.renewer = Renewers(routes, listen, routed, self.leases)
+            self.renewer = Renewers(routes, listen, routed, self.leases, connector.events)
         else:
             self.pool = pool = Pool[Any](
                 partial(make, connector), max_sessions, partial(shared.seat, connector), shared
             )
-            self.renewer = renewer = Renewer(partial(listen, connector), pool, self.leases, connector.response_timeout)
+            timeout, events = connector.response_timeout, connector.events
+            self.renewer = renewer = Renewer(partial(listen, connector), pool, self.leases, timeout, events)
             if connector.service is not None:
                 from handfast._drivers.sync.primary_watch import PrimaryWatch
 

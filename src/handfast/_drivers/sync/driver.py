@@ -17,9 +17,9 @@ from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
+from handfast._drivers.log import is_logged
 from handfast._drivers.sync.cleanup import (
     clean_up,
 )
@@ -94,6 +94,8 @@ class SyncDriver(Contexts):
         grant = run(attempt.owner, try_acquire(attempt), name, until, retry_for=0, attempt=attempt)
         if grant is None:
             self.undo(attempt)
+            if self.events.teller is not None:
+                self.events.teller.refused(attempt, "busy")
             return None
         return self._hold(attempt, grant)
 
@@ -118,19 +120,20 @@ class SyncDriver(Contexts):
         request = attempt.request
         return self._context(request.name).waits.share(request.question, attempt.asked_at, until, ask)
 
-    def undo(self, attempt: BaseAttempt) -> None:
-        """Leave nothing behind: no queue entry, no permit, no renewal. It is begun once."""
+    def undo(self, attempt: BaseAttempt, error: BaseException | None = None) -> None:
+        """Leave nothing behind: no queue entry, no permit, no renewal. It is begun once. ``error`` is why, if it failed."""
         context, parts = self._running_context(), [part for part in reversed(attempt.parts) if part.needs_undo]
-        if not parts or not self._connector.reached or context is None:
-            return
-        for part in parts:
-            _stop_renewing(context, part.token)
-        clean_up(
-            context,
-            [partial(undo, part) for part in parts if not part.is_unanswered],
-            attempt.request.name,
-            apart=[partial(undo, part) for part in parts if part.is_unanswered],
-        )
+        stopped: list[LeaseState] = []
+        if parts and self._connector.reached and context is not None:
+            stopped += [lease for part in parts if (lease := _stop_renewing(context, part.token)) is not None]
+            clean_up(
+                context,
+                [partial(undo, part) for part in parts if not part.is_unanswered],
+                attempt.request.name,
+                apart=[partial(undo, part) for part in parts if part.is_unanswered],
+            )
+        if self.events.teller is not None:
+            self.events.teller.undone(attempt, stopped, error)
 
     def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release a lease. Return False if it was lost or released before; with ``leaves`` only if it was lost."""
@@ -145,19 +148,22 @@ class SyncDriver(Contexts):
             released = run(context, release(lease), lease.request.name)
         except OWN_ERRORS:
             context.renewer.clean_up(release(lease, by_holder=False))
+            self._report_end(lease)
             raise
         except BaseException:
             if not lease.is_released:
                 lease.owner.remove(lease)  # which an interrupt may have prevented
                 clean_up(context, [partial(release, lease, by_holder=False)], lease.request.name)
                 lease.let_go(monotonic())
+            self._report_end(lease)
             raise
         if not released and not lost:
             lease.owner.lose(lease, GONE.format("released"))
         if not released or lost or not lease.claim_release():
+            self._report_end(lease)
             return leaves and lease.loss is None
-        if log.lease_log.isEnabledFor(DEBUG):
-            log.released(lease)
+        if self.events.teller is not None or is_logged(DEBUG):
+            self.events.released(lease)
         return True
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
@@ -179,18 +185,23 @@ class SyncDriver(Contexts):
         if context is None:
             for part in parts:
                 part.let_go(monotonic())
+                self._report_end(part)
             return error is not None
         undos = [partial(give_up, part, monotonic()) for part in parts]
         waits = not lost
         name = lease.request.name
         if not waits:
             clean_up(context, [], name, apart=undos)
+            for part in parts:
+                self._report_end(part)
             return error is not None
         for part, released in zip(parts, clean_up(context, undos, name), strict=True):
             if released is False:
                 part.owner.lose(part, GONE.format("released"))
-            elif released and log.lease_log.isEnabledFor(DEBUG):
-                log.released(part)
+            elif released:
+                self.events.released(part)
+            else:
+                self._report_end(part)
         return error is not None
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
@@ -220,6 +231,7 @@ class SyncDriver(Contexts):
                 lease.owner.remove(lease)
                 lease.owner.renewer.clean_up(release(lease, by_holder=False))
             raise
+        self._report_end(lease)
         return True
 
     def adopt(self, detached: DetachedLease, request: PermitRequest, label: str | None) -> LeaseState:
@@ -235,6 +247,7 @@ class SyncDriver(Contexts):
         self._check_open(request.name)
         lease.thread = threading.get_native_id()
         context.renewer.add(lease)
+        self.events.acquired(lease)
         return lease
 
     def forget(self, detached: DetachedLease) -> None:
@@ -274,6 +287,11 @@ class SyncDriver(Contexts):
         """
         return run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
+    def _report_end(self, lease: LeaseState) -> None:
+        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet."""
+        if self.events.teller is not None:
+            self.events.teller.ended(lease)
+
     def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
         """Return the error for an acquire that took too long, and ask who has the name."""
         name, status = attempt.request.name, None
@@ -300,17 +318,18 @@ class SyncDriver(Contexts):
         lease = LeaseState(attempt.request, attempt.token, grant, attempt.owner, attempt.asked_at)
         lease.thread = attempt.caller
         attempt.owner.renewer.add(lease)
-        if log.lease_log.isEnabledFor(DEBUG):
-            log.acquired(lease)
+        if self.events.teller is not None or is_logged(DEBUG):
+            self.events.acquired(lease, attempt.position)
         return lease
 
 
-def _stop_renewing(context: Context, token: bytes) -> None:
-    """Let go a lease that did not reach its caller."""
+def _stop_renewing(context: Context, token: bytes) -> LeaseState | None:
+    """Let go a lease that did not reach its caller, and return it; None if there is none."""
     lease = context.leases.get(token)
     if lease is not None:
         context.remove(lease)
         lease.let_go(monotonic())
+    return lease
 
 
 def _soon(timeout: float | None) -> float | None:

@@ -33,6 +33,7 @@ from redis.exceptions import RedisError
 
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
+from handfast._drivers.events import Events
 from handfast._drivers.failures import server_silent
 from handfast._drivers.losses import LossNotifier, heard
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
@@ -86,8 +87,9 @@ class Renewer(LossNotifier):
         pool: Lender,
         leases: LeaseTable,
         response_timeout: float,
+        events: Events,
     ) -> None:
-        super().__init__(leases)
+        super().__init__(leases, events)
         self.on_refused: Callable[[LeaseState | Cleanup, ErrorReply], bool] = lambda _one, _reply: False
         """Called with a lease or a cleanup and the error reply to its call; returns whether it took it over."""
         self.on_failure: Callable[[], object] = lambda: None

@@ -13,6 +13,7 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
+from handfast._drivers.events import Events
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
@@ -86,8 +87,10 @@ class Renewers:
         make_session: Callable[[SyncConnector, Callable[[bytes, Told], object]], Session],
         pool: Pool[RoutedSession],
         leases: LeaseTable,
+        events: Events,
     ) -> None:
         self._routes = routes
+        self._events = events
         self._make_session = make_session
         self._pool = pool
         self._leases = leases
@@ -152,7 +155,7 @@ class Renewers:
         if found is None:
             table = NodeTable(self._leases)
             make = partial(self._make_session, self._routes.connector_to(node))
-            made = Renewer(make, Replies(self._pool), table, self._routes.response_timeout)
+            made = Renewer(make, Replies(self._pool), table, self._routes.response_timeout, self._events)
             made.on_refused = partial(self._on_refused, node)
             made.on_failure = partial(self._on_failure, node)
             self._tables[made] = table
