@@ -1,0 +1,69 @@
+"""Metrics and traces of what clients do. Each system has a module, and an extra with its library.
+
+`handfast.metrics.prometheus` needs ``handfast[prometheus]``, `handfast.metrics.opentelemetry` needs ``handfast[otel]``. What
+only the server knows, such as how long others wait, ``handfast exporter`` shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from handfast.events import Found, NameEvent, Refused
+
+__all__ = ["BUCKETS_S", "MAX_LABELS", "OTHER", "Labels", "collapse"]
+
+BUCKETS_S = (0.001, 0.0025, 0.006, 0.015, 0.04, 0.1, 0.25, 0.6, 1.5, 4.0, 10.0, 25.0, 60.0, 150.0, 300.0)
+"""Upper bounds of the buckets of all histograms, in seconds: each some 2.5 times the one before."""
+
+MAX_LABELS = 200
+"""How many different labels names have, in one process. Those of further names are `OTHER`."""
+
+OTHER = "other"
+
+_REMEMBERED = 10_000
+"""Names whose labels are remembered."""
+
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_HEX = r"(?<![0-9a-zA-Z])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}(?![0-9a-zA-Z])"
+_VARIABLE: list[re.Pattern[str]] = []
+
+
+def collapse(name: str) -> str:
+    """Return the label of a name: with ``*`` for what tells names of one sort apart.
+
+    That is a UUID, hexadecimal digits from 8 on, and other digits: ``order:4711`` and ``order:4712`` are ``order:*``.
+    """
+    if not _VARIABLE:
+        _VARIABLE.append(re.compile(f"{_UUID}|{_HEX}|[0-9]+"))
+    return _VARIABLE[0].sub("*", name)
+
+
+class Labels:
+    """The labels of names, of which there are few however many names there are.
+
+    Args:
+        label: Returns the label of a name.
+    """
+
+    def __init__(self, label: Callable[[str], str] = collapse) -> None:
+        self._label = label
+        self._known: set[str] = set()
+        self.of: Callable[[str], str] = lru_cache(_REMEMBERED)(self._of)
+        """Return the label of a name."""
+
+    def _of(self, name: str) -> str:
+        label = str(self._label(name))
+        if label not in self._known:
+            if len(self._known) >= MAX_LABELS:
+                return OTHER
+            self._known.add(label)
+        return label
+
+
+def outcome_of(event: NameEvent) -> str:
+    """Return how a request ended, as a label."""
+    if isinstance(event, Refused):
+        return event.outcome
+    return "found" if isinstance(event, Found) else "granted"
