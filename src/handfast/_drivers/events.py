@@ -5,7 +5,6 @@ Drivers call this, and where the log has no part in it, the `Teller`, which is t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
@@ -56,15 +55,13 @@ class Events:
 
     def acquired(self, lease: LeaseState, position: int | None = None) -> None:
         """Report a new lease."""
-        if log.is_logged(logging.DEBUG):
-            log.acquired(lease)
+        log.acquired(lease)
         if self.teller is not None:
             self.teller.acquired(lease, position)
 
     def released(self, lease: LeaseState) -> None:
         """Report that a holder has released its lease."""
-        if log.is_logged(logging.DEBUG):
-            log.released(lease)
+        log.released(lease)
         if self.teller is not None:
             self.teller.ended(lease)
 

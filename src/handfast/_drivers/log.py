@@ -8,7 +8,7 @@ another thread holds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from handfast._drivers.background import Background
@@ -48,8 +48,10 @@ __all__ = [
 
 lease_log = logging.getLogger("handfast.lease")
 
-is_logged = lease_log.isEnabledFor
-"""Asked before each record of a lease, in the drivers: without DEBUG that is all that logging costs a lock."""
+is_logged: Callable[[int, bool], bool] = getattr(lease_log, "_cache", {}).get
+"""Return what the logger has found out about a level, else the second argument. Drivers ask it before each record of a lease,
+with True: without DEBUG that is all that logging costs a lock. The cache is private to `logging`; where it says nothing, the
+logger itself is asked."""
 
 _handling = Background("handfast-records", daemon=False)
 """For all of them, so that records keep their order. No daemon: the last record of a program is often the one that says

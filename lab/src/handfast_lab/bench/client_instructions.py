@@ -2,6 +2,7 @@
 
     python -m handfast_lab.bench.client_instructions
     python -m handfast_lab.bench.client_instructions --only "asyncio with" --output results/benchmarks/client.json
+    python -m handfast_lab.bench.client_instructions --listening prometheus    what measuring adds
 
 The number of instructions does not depend on the load of the machine, so versions can be compared on a busy machine. Python
 runs under ``valgrind --tool=callgrind`` with a number of calls; a second run has more of them. The difference divided by
@@ -44,6 +45,9 @@ TASKS = 200
 SHORT, MORE = 1_000, 4_000
 """Calls of the shorter run, and additional calls of the longer run."""
 
+LISTENING = ("nothing", "function", "prometheus", "opentelemetry")
+"""What listens to the events of the client: nothing; a function that does nothing; or metrics, with the SDK of the latter."""
+
 PING = b"*2\r\n$4\r\nPING\r\n$32\r\n0123456789abcdef0123456789abcdef\r\n"
 REPLY = b"$32\r\n0123456789abcdef0123456789abcdef\r\n"
 
@@ -75,10 +79,28 @@ class _Bare(asyncio.Protocol):
         self._requests.clear()
 
 
-def run_sync(call: str, path: str, calls: int) -> None:
+def listen(hf: Handfast | AsyncHandfast, listening: str) -> None:
+    """Have something listen to the events of a client."""
+    if listening == "function":
+        hf.on(lambda _: None)
+    elif listening == "prometheus":
+        from handfast.metrics import prometheus
+
+        prometheus.install(hf)
+    elif listening == "opentelemetry":
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+        from handfast.metrics import opentelemetry
+
+        opentelemetry.install(hf, meter_provider=MeterProvider([InMemoryMetricReader()]))
+
+
+def run_sync(call: str, path: str, calls: int, listening: str) -> None:
     """Make the calls in sequence."""
     with Handfast(f"unix://{path}") as hf, socket.socket(socket.AF_UNIX) as bare:
         bare.connect(path)
+        listen(hf, listening)
         lock, limiter, once = hf.lock("a"), hf.limiter("a", "1000000/h"), hf.once("a", keep=3600)
 
         def block() -> None:
@@ -105,9 +127,10 @@ def run_sync(call: str, path: str, calls: int) -> None:
             ways[call]()
 
 
-async def run_asyncio(call: str, path: str, calls: int) -> None:
+async def run_asyncio(call: str, path: str, calls: int, listening: str) -> None:
     """Make the calls from 200 tasks, each in sequence."""
     async with AsyncHandfast(f"unix://{path}") as hf:
+        listen(hf, listening)
         transport, bare = await asyncio.get_running_loop().create_unix_connection(_Bare, path)
 
         async def ask_twice(_: Any) -> None:
@@ -156,9 +179,9 @@ def collected(*arguments: str) -> int:
     return int(found[1])
 
 
-def called(api: str, call: str) -> int:
+def called(api: str, call: str, listening: str) -> int:
     """Return the instructions of a call."""
-    run = "-m", "handfast_lab.bench.client_instructions", "--run", api, call
+    run = "-m", "handfast_lab.bench.client_instructions", "--listening", listening, "--run", api, call
     return round((collected(*run, str(SHORT + MORE), "{}") - collected(*run, str(SHORT), "{}")) / MORE)
 
 
@@ -176,18 +199,22 @@ def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="ROW", help='one row, such as "asyncio with", or "start"')
+    parser.add_argument("--listening", choices=LISTENING, default="nothing", help="what listens to the events")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures to a JSON file")
     parser.add_argument("--run", nargs=4, metavar=("API", "CALL", "CALLS", "SOCKET"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.run:
         api, call, calls, path = options.run
-        asyncio.run(run_asyncio(call, path, int(calls))) if api == "asyncio" else run_sync(call, path, int(calls))
+        if api == "asyncio":
+            asyncio.run(run_asyncio(call, path, int(calls), options.listening))
+        else:
+            run_sync(call, path, int(calls), options.listening)
         return 0
     rows: list[dict[str, Any]] = []
     for api in ("sync", "asyncio"):
         for call in CALLS:
             if options.only in (None, f"{api} {call}"):
-                count = called(api, call)
+                count = called(api, call, options.listening)
                 rows.append({"api": api, "call": call, "instructions": count})
                 tell(f"{api:<8} {call:<18} {count:>8,}")
     starts = started() if options.only in (None, "start") else {}

@@ -170,7 +170,7 @@ class AsyncDriver(Contexts):
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
-        if self.events.teller is not None or is_logged(DEBUG):
+        if self.events.teller is not None or is_logged(DEBUG, True):
             self.events.released(lease)
         return True
 
@@ -327,7 +327,7 @@ class AsyncDriver(Contexts):
         lease = LeaseState(attempt.request, attempt.token, grant, attempt.owner, attempt.asked_at)
         # sync only: lease.thread = attempt.caller
         attempt.owner.renewer.add(lease)
-        if self.events.teller is not None or is_logged(DEBUG):
+        if self.events.teller is not None or is_logged(DEBUG, True):
             self.events.acquired(lease, attempt.position)
         if attempt.told is not None:  # asyncio only
             attempt.owner.renewer.tell(lease, attempt.told)  # asyncio only

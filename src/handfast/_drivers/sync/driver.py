@@ -162,7 +162,7 @@ class SyncDriver(Contexts):
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
-        if self.events.teller is not None or is_logged(DEBUG):
+        if self.events.teller is not None or is_logged(DEBUG, True):
             self.events.released(lease)
         return True
 
@@ -318,7 +318,7 @@ class SyncDriver(Contexts):
         lease = LeaseState(attempt.request, attempt.token, grant, attempt.owner, attempt.asked_at)
         lease.thread = attempt.caller
         attempt.owner.renewer.add(lease)
-        if self.events.teller is not None or is_logged(DEBUG):
+        if self.events.teller is not None or is_logged(DEBUG, True):
             self.events.acquired(lease, attempt.position)
         return lease
 
