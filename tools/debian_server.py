@@ -66,7 +66,9 @@ def write_program(program: Path, root: Path) -> None:
     """Write a script that runs the server of the unpacked packages with their linker and their libraries."""
     linker = next(root.glob("**/ld-linux-*.so.*"))
     server = next(
-        path for name in ("valkey-server", "redis-server", "*-check-rdb") for path in root.glob(f"usr/bin/{name}")
+        path
+        for name in ("valkey-server", "redis-server", "*-check-rdb", "prometheus")
+        for path in root.glob(f"usr/bin/{name}")
     )
     libraries = sorted({str(library.parent) for library in root.glob("**/*.so*")})
     words = [str(linker), "--library-path", ":".join(libraries), str(server)]

@@ -85,6 +85,7 @@ PARTS = {
     "packages": suite(
         *(f"tests/deep/{name}" for name in ("acl", "classic", "compat", "fencing", "script", "testing", "unit"))
     ),
+    "metrics": suite("tests/deep/metrics"),
     "command": suite("tests/deep/cli", "tests/deep/docs", "tests/deep/embedded"),
     "faults": Part(
         [*PYTEST, "tests/deep/faults", *(f"--ignore=tests/deep/faults/test_{name}.py" for name in REPLICAS)],

@@ -56,6 +56,12 @@ TASKS = {
             "Show who holds NAME, who waits, and what an operator did last.",
         ),
     },
+    "Measure": {
+        "exporter": (
+            "handfast.cli.operate.exporter:command",
+            "Serve metrics of all names for Prometheus, until it is ended.",
+        ),
+    },
     "Stop what goes wrong": {
         "hold": ("handfast.cli.operate.hold:hold", "Let no one in under NAME for a while."),
         "unhold": ("handfast.cli.operate.hold:unhold", "End the hold on NAME, and serve those who wait."),
@@ -85,6 +91,8 @@ INSTEAD = {
     "list": "ls",
     "names": "ls",
     "top": "ls",
+    "metrics": "exporter",
+    "prometheus": "exporter",
     "unlock": "release",
     "break": "release",
     "force-release": "release",

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from handfast.events import Found, NameEvent, Refused
-
 __all__ = ["BUCKETS_S", "MAX_LABELS", "OTHER", "Labels", "collapse"]
 
 BUCKETS_S = (0.001, 0.0025, 0.006, 0.015, 0.04, 0.1, 0.25, 0.6, 1.5, 4.0, 10.0, 25.0, 60.0, 150.0, 300.0)
@@ -45,25 +43,22 @@ class Labels:
 
     Args:
         label: Returns the label of a name.
+        keeping: Tells whether a name is a label of its own.
     """
 
-    def __init__(self, label: Callable[[str], str] = collapse) -> None:
+    def __init__(
+        self, label: Callable[[str], str] = collapse, *, keeping: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self._label = label
+        self._keeping = keeping
         self._known: set[str] = set()
         self.of: Callable[[str], str] = lru_cache(_REMEMBERED)(self._of)
         """Return the label of a name."""
 
     def _of(self, name: str) -> str:
-        label = str(self._label(name))
+        label = name if self._keeping(name) else str(self._label(name))
         if label not in self._known:
             if len(self._known) >= MAX_LABELS:
                 return OTHER
             self._known.add(label)
         return label
-
-
-def outcome_of(event: NameEvent) -> str:
-    """Return how a request ended, as a label."""
-    if isinstance(event, Refused):
-        return event.outcome
-    return "found" if isinstance(event, Found) else "granted"

@@ -30,7 +30,7 @@ from handfast.events import (
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Labels, collapse, outcome_of
+from handfast.metrics import BUCKETS_S, Labels, collapse
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -163,3 +163,10 @@ class _Telemetry:
         if isinstance(event, Refused) and event.outcome == "error":
             span.set_status(Status(StatusCode.ERROR))
         span.end(ended)
+
+
+def outcome_of(event: NameEvent) -> str:
+    """Return how a request ended, as an attribute."""
+    if isinstance(event, Refused):
+        return event.outcome
+    return "found" if isinstance(event, Found) else "granted"

@@ -23,13 +23,12 @@ from handfast.events import (
     Event,
     Found,
     Lost,
-    NameEvent,
     Queued,
     Refused,
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Labels, collapse, outcome_of
+from handfast.metrics import BUCKETS_S, Labels, collapse
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -78,7 +77,7 @@ class _Metrics:
     def __init__(self, registry: CollectorRegistry, labels: Labels) -> None:
         named = ("kind", "name")
         self._labels = labels
-        self._children: dict[tuple[object, ...], Any] = {}
+        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
         """The metric of each combination of labels: to look it up in the library takes longer."""
         self._acquire = Histogram(
             "handfast_acquire_seconds",
@@ -97,37 +96,61 @@ class _Metrics:
         self._leases = Gauge("handfast_leases", "Leases that this process holds", named, registry=registry)
         self._waiters = Gauge("handfast_waiters", "Requests of this process in queues", named, registry=registry)
         lost, failed, opened = "Leases that were lost", "Renewals without a good reply", "Connections that were opened"
-        self._lost = Counter("handfast_leases_lost", lost, (*named, "cause"), registry=registry)
-        self._failed = Counter("handfast_renewals_failed", failed, registry=registry)
-        self._opened = Counter("handfast_connections_opened", opened, registry=registry)
+        self._losses = Counter("handfast_leases_lost", lost, (*named, "cause"), registry=registry)
+        renewals = Counter("handfast_renewals_failed", failed, registry=registry)
+        connections = Counter("handfast_connections_opened", opened, registry=registry)
+        self._takes: dict[type[Event], Callable[[Any], object]] = {
+            Acquired: self._acquired,
+            Admitted: self._answered,
+            Connected: lambda _: connections.inc(),
+            Found: self._answered,
+            Lost: self._lost,
+            Queued: self._queued,
+            Refused: self._refused,
+            Released: self._released,
+            RenewalFailed: lambda _: renewals.inc(),
+        }
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Any) -> None:
         """Count and measure an event."""
-        if isinstance(event, NameEvent):
-            self._take_named(event, event.kind, self._labels.of(event.name))
-        elif isinstance(event, RenewalFailed):
-            self._failed.inc()
-        elif isinstance(event, Connected):
-            self._opened.inc()
+        take = self._takes.get(type(event))
+        if take is not None:
+            take(event)
 
-    def _take_named(self, event: NameEvent, kind: str, label: str) -> None:
-        if isinstance(event, Acquired | Refused | Found | Admitted):
-            self._child(self._acquire, kind, label, outcome_of(event)).observe(event.waited)
-            if isinstance(event, Acquired):
-                self._child(self._leases, kind, label).inc()
-            if isinstance(event, Acquired | Refused) and event.position is not None:
-                self._child(self._waiters, kind, label).dec()
-        elif isinstance(event, Released | Lost):
-            self._child(self._leases, kind, label).dec()
-            outcome = "released" if isinstance(event, Released) else "lost"
-            self._child(self._hold, kind, label, outcome).observe(event.held_for)
-            if isinstance(event, Lost):
-                self._child(self._lost, kind, label, event.cause).inc()
-        elif isinstance(event, Queued):
-            self._child(self._waiters, kind, label).inc()
+    def _acquired(self, event: Acquired) -> None:
+        kind, label = event.kind, self._labels.of(event.name)
+        self._child(self._acquire, kind, label, "granted").observe(event.waited)
+        self._child(self._leases, kind, label).inc()
+        if event.position is not None:
+            self._child(self._waiters, kind, label).dec()
+
+    def _answered(self, event: Admitted | Found) -> None:
+        outcome = "granted" if isinstance(event, Admitted) else "found"
+        self._child(self._acquire, event.kind, self._labels.of(event.name), outcome).observe(event.waited)
+
+    def _refused(self, event: Refused) -> None:
+        kind, label = event.kind, self._labels.of(event.name)
+        self._child(self._acquire, kind, label, event.outcome).observe(event.waited)
+        if event.position is not None:
+            self._child(self._waiters, kind, label).dec()
+
+    def _queued(self, event: Queued) -> None:
+        self._child(self._waiters, event.kind, self._labels.of(event.name)).inc()
+
+    def _released(self, event: Released) -> None:
+        kind, label = event.kind, self._labels.of(event.name)
+        self._child(self._leases, kind, label).dec()
+        self._child(self._hold, kind, label, "released").observe(event.held_for)
+
+    def _lost(self, event: Lost) -> None:
+        kind, label = event.kind, self._labels.of(event.name)
+        self._child(self._leases, kind, label).dec()
+        self._child(self._hold, kind, label, "lost").observe(event.held_for)
+        self._child(self._losses, kind, label, event.cause).inc()
 
     def _child(self, metric: Any, *labels: str) -> Any:
-        key = (metric, *labels)
-        if key not in self._children:
-            self._children[key] = metric.labels(*labels)
-        return self._children[key]
+        key = metric, labels
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child

@@ -1,0 +1,114 @@
+"""Look at all names again and again, without being a burden to the server.
+
+A look goes through all keys. After it comes a rest of `REST` times as long, so that looks take a small part of the server's
+time however many keys there are. A look that fails is followed by another one soon. What it would have seen is not known
+then, and nothing old stands in for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from handfast.errors import HandfastError, UnknownLayout
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+    from handfast.records import NameStatus, ServerFinding
+
+__all__ = ["HANGS_S", "Look", "Watch"]
+
+REST = 20
+"""How many times longer the rest after a look is than the look."""
+
+CHECK_EVERY_S = 60.0
+"""How often the server is checked, in seconds: see `Handfast.check_server`."""
+
+HANGS_S = 60.0
+"""After how many seconds a look that goes on counts as one that fails: what was seen before is old by then."""
+
+LISTED = 100
+"""Holders and waiters that are asked for of each name, the most that the library lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look has seen."""
+
+    at: float
+    """When it ended, in seconds of `time.monotonic`."""
+    took: float
+    """How long it took, in seconds."""
+    names: tuple[NameStatus, ...] = ()
+    findings: tuple[ServerFinding, ...] = ()
+    error: Exception | None = None
+    """Why it has seen nothing; None if it has."""
+
+
+@dataclass
+class Watch:
+    """Looks with a client in a thread of its own.
+
+    Args:
+        client: The client.
+        every: Seconds from the beginning of a look to that of the next one, at least.
+        on_look: Called with each look, in the thread.
+        on_change: Called with a look that fails after one that did not, and the other way round.
+    """
+
+    client: Handfast
+    every: float
+    on_look: Callable[[Look], object]
+    on_change: Callable[[Look], object]
+    _findings: tuple[ServerFinding, ...] = ()
+    _checked_at: float = -CHECK_EVERY_S
+    _began_at: float | None = None
+    """When the look that goes on has begun; None in a rest."""
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Look from now on."""
+        threading.Thread(target=self._run, name="handfast-watch", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a look takes so long that what was seen before it is old."""
+        began_at = self._began_at
+        return began_at is not None and time.monotonic() > began_at + HANGS_S
+
+    def look(self) -> Look:
+        """Look once."""
+        began = time.monotonic()
+        names: list[NameStatus] = []
+        error: Exception | None = None
+        try:
+            with contextlib.suppress(UnknownLayout):  # it comes after all others
+                names.extend(self.client.names(listed=LISTED))
+            if began >= self._checked_at + CHECK_EVERY_S:
+                self._findings, self._checked_at = self.client.check_server(), began
+        except (HandfastError, RedisError, OSError) as failure:
+            error, names = failure, []
+        now = time.monotonic()
+        return Look(now, now - began, tuple(names), () if error else self._findings, error)
+
+    def _run(self) -> None:
+        failed: bool | None = None
+        while not self._ended.is_set():
+            self._began_at = time.monotonic()
+            look = self.look()
+            self._began_at = None
+            self.on_look(look)
+            if failed != (look.error is not None):
+                failed = look.error is not None
+                self.on_change(look)
+            self._ended.wait(self.every if look.error else max(self.every - look.took, REST * look.took))

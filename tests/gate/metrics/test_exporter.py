@@ -1,0 +1,207 @@
+"""``handfast exporter``: what the server knows of all names, as a scrape gets it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from handfast import Handfast
+from handfast._watch.exposition import CONTENT_TYPE, METRICS, Exposition
+from handfast._watch.looks import HANGS_S, Look, Watch
+from handfast.cli.operate.exporter import MetricsServer, command
+from handfast.metrics import Labels, prometheus
+from tests._support.helpers import eventually
+
+CONTRIB = Path(__file__).parents[3] / "contrib"
+
+
+@pytest.fixture
+def exposition():
+    return Exposition(Labels(keeping=lambda name: name.startswith("gpu")))
+
+
+@pytest.fixture
+def watch(hf, exposition):
+    return Watch(hf, 5, on_look=exposition.take, on_change=lambda _: None)
+
+
+def values(text):
+    """Return the samples of a scrape, by metric and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def of(found, metric, kind, name):
+    return found.get((f"handfast_{metric}", ("kind", kind), ("name", name)))
+
+
+def test_a_look_shows_who_holds_and_waits(other, watch, exposition):
+    waiters = [threading.Thread(target=lambda: other.lock("order:2").acquire().release()) for _ in range(2)]
+    with other.lock("order:1"), other.semaphore("s", 4).acquire(permits=3), other.lock("gpu:1"):
+        lease = other.lock("order:2").acquire()
+        for waiter in waiters:
+            waiter.start()
+        eventually(lambda: other.lock("order:2").status().waiting == 2)
+        other.hold("night", 60, reason="a test")
+        exposition.take(watch.look())
+        found = values(exposition.text(hangs=False))
+    lease.release()
+    for waiter in waiters:
+        waiter.join()
+    assert [found[f"handfast_{name}",] for name in ("up", "names")] == [1, 5]
+    assert 0 < found["handfast_look_seconds",] < HANGS_S > found["handfast_look_age_seconds",] >= 0
+    assert [of(found, name, "lock", "order:*") for name in ("held", "waiting", "on_hold")] == [2, 2, 0]
+    assert of(found, "held", "semaphore", "s") == 1
+    assert of(found, "held", "lock", "gpu:1") == 1
+    assert of(found, "on_hold", "lock", "night") == 1
+    assert of(found, "oldest_hold_seconds", "lock", "order:*") > of(found, "oldest_wait_seconds", "lock", "order:*") > 0
+    assert any(key[0] == "handfast_finding" for key in found)
+
+
+def test_counters_only_grow(other, watch, exposition, raw):
+    def grants(name):
+        exposition.take(watch.look())
+        return of(values(exposition.text(hangs=False)), "grants_total", "lock", name)
+
+    def use(name, times):
+        for _ in range(times):
+            with other.lock(name):
+                pass
+
+    use("order:1", 3)
+    assert grants("order:*") == 0
+    use("order:1", 2)
+    use("order:2", 4)
+    assert grants("order:*") == 6
+    raw.flushall()
+    assert grants("order:*") == 6
+    use("order:1", 1)
+    assert grants("order:*") == 7
+    use("new", 2)
+    assert grants("new") == 2
+
+
+def test_of_a_look_that_failed_or_hangs_no_figure_of_names_is_left(other, watch, exposition):
+    with other.lock("a"):
+        exposition.take(watch.look())
+        seen = values(exposition.text(hangs=False))
+        hung = values(exposition.text(hangs=True))
+        exposition.take(Look(time.monotonic(), 1.0, error=RedisConnectionError("gone")))
+        failed = values(exposition.text(hangs=False))
+        exposition.take(watch.look())
+    assert of(seen, "held", "lock", "a") == 1
+    counters = {"handfast_grants_total", "handfast_wait_seconds_total", "handfast_up", "handfast_look_age_seconds"}
+    for blind in (hung, failed):
+        assert {key[0] for key in blind} == counters
+        assert blind["handfast_up",] == 0
+    again = values(exposition.text(hangs=False))
+    assert (again["handfast_up",], of(again, "held", "lock", "a")) == (1, 1)
+
+
+def test_a_server_that_is_gone_ends_the_look_with_its_error(tmp_path):
+    with Handfast(f"unix://{tmp_path}/nowhere", retry_for=0) as client:
+        look = Watch(client, 5, on_look=lambda _: None, on_change=lambda _: None).look()
+    assert isinstance(look.error, RedisConnectionError)
+    assert look.names == look.findings == ()
+
+
+def test_looks_follow_each_other_and_changes_are_reported(hf):
+    looks, changes = [], []
+    watch = Watch(hf, 0.001, on_look=looks.append, on_change=changes.append)
+    watch.start()
+    eventually(lambda: len(looks) > 3)
+    watch.end()
+    assert not watch.hangs
+    assert len(changes) == 1
+    assert changes[0].error is None
+
+
+def test_names_of_others_break_no_line(other, watch, exposition):
+    strange = 'a"} 1\n# TYPE fake counter\nfake{x="\\'
+    with other.lock(strange):
+        exposition.take(watch.look())
+    found = values(exposition.text(hangs=False))
+    assert of(found, "held", "lock", strange.replace("1", "*")) == 1
+    assert not any("fake" in key[0] for key in found)
+
+
+def test_every_metric_has_a_type_and_a_meaning(other, watch, exposition):
+    with other.lock("a"):
+        exposition.take(watch.look())
+    text = exposition.text(hangs=False)
+    assert set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", text, re.MULTILINE)) == {*METRICS}
+    assert {key[0] for key in values(text)} == {*METRICS}
+
+
+def test_it_answers_get_and_head_only():
+    with MetricsServer(("127.0.0.1", 0), lambda: "handfast_up 1\n") as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            connection = http.client.HTTPConnection(*server.server_address, timeout=30)
+            answers = []
+            for method, path in (("GET", "/metrics"), ("HEAD", "/metrics?x=1"), ("GET", "/etc"), ("POST", "/metrics")):
+                connection.request(method, path)
+                answer = connection.getresponse()
+                answers.append((answer.status, answer.getheader("Content-Type"), answer.read()))
+            connection.close()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert answers[:2] == [(200, CONTENT_TYPE, b"handfast_up 1\n"), (200, CONTENT_TYPE, b"")]
+    assert [status for status, *_ in answers[2:]] == [404, 501]
+
+
+def test_what_is_wrong_is_said_at_once(server):
+    def call(*words):
+        return CliRunner().invoke(command, [*words, "--url", server.url])
+
+    assert call("--port", "99999").exit_code == 64
+    assert call("--every", "0").exit_code == 64
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = call("--port", str(taken.getsockname()[1]))
+    assert done.exit_code == 69
+    assert re.fullmatch(r"handfast: cannot listen on 127\.0\.0\.1:\d+: Address already in use\n", done.stderr)
+
+
+def known_metrics():
+    registry = CollectorRegistry()
+    with Handfast("null:") as client:
+        prometheus.install(client, registry=registry)
+    names = {*METRICS, "up"}
+    for family in registry.collect():
+        suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",)}.get(family.type, ("",))
+        names |= {family.name + suffix for suffix in suffixes}
+    return names
+
+
+def expressions():
+    """Yield the expressions of the alerts and of the dashboard."""
+    for group in yaml.safe_load((CONTRIB / "alerts.yml").read_text())["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    board = json.loads((CONTRIB / "grafana.json").read_text())
+    for panel in board["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+    yield from (one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query")
+
+
+def test_alerts_and_dashboard_name_metrics_that_exist():
+    found = {name for one in expressions() for name in re.findall(r"\b(?:handfast_\w+|up\b(?=\{))", one)}
+    assert found <= known_metrics()
+    unused = known_metrics() - found - {f"handfast_{name}_seconds_sum" for name in ("acquire", "hold")}
+    assert unused == {"handfast_hold_seconds_count"}
