@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handfast._drivers.connect import Connector
+from handfast._drivers.events import Events
 
 __all__ = ["ScriptedConnector"]
 
@@ -16,4 +17,5 @@ class ScriptedConnector(Connector):
         self.switches = 0
         self.heard = heard
         self._reached = True
+        self.events = Events()
         self.is_known = True

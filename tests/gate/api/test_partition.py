@@ -260,8 +260,7 @@ async def test_by_hand_an_item_stays_until_its_lease_is_released(api, here, ther
                 await settled(leases[item].release())
             await eventually_async(lambda: set(log.now) == moved)
             assert mine.items() == set(ITEMS) - moved
-    await eventually_async(lambda: len(changes) == 30 or not any(lease for _, lease in changes[18:]))
-    assert not mine.items()
+    assert not mine.items()  # some of those that moved may have come back in between
     await reader
 
 

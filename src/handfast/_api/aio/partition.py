@@ -242,8 +242,8 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
         self._is_by_hand = serve is None
         self._jobs: dict[str, AsyncJob] = {}
         """By item: jobs which are to go on."""
-        self._ending: list[AsyncJob] = []
-        """Jobs which are to stop."""
+        self._ending: dict[AsyncJob, None] = {}
+        """Jobs which are to stop. Each is added here before it is removed from ``_jobs``: leaving the block waits for all."""
         self._held: dict[AsyncJob, tuple[str, AsyncItemLease]] = {}
         self._changes: AsyncMailbox[AsyncChange | None] = AsyncMailbox()
         self._has_begun = self._is_over = False
@@ -373,7 +373,8 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
 
     def _settle(self, coordinator: AsyncJob, mine: frozenset[str], items: frozenset[str]) -> float:
         """Start and stop jobs, and return when the next item is to be given up."""
-        self._ending = [job for job in self._ending if not job.done]
+        for ended in [one for one in [*self._ending] if one.done]:
+            self._ending.pop(ended, None)
         for item in sorted(mine):
             job = self._jobs.get(item)
             if coordinator.stopping:
@@ -386,13 +387,13 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
             if is_waiting or item not in items or monotonic() >= self._move_at:
                 if item in items and not is_waiting:
                     self._move_at = monotonic() + self._gap
-                del self._jobs[item]
                 self._stop(job)
+                del self._jobs[item]
         return self._move_at if self._jobs.keys() - mine else inf
 
     def _stop(self, job: AsyncJob) -> None:
         """Tell a job to stop. By hand the reader of `changes` has the item for as long as the lease lasts."""
-        self._ending.append(job)
+        self._ending[job] = None
         _, lease = self._held.get(job, ("", None))
         if lease is not None:
             lease._want()
@@ -419,6 +420,8 @@ class AsyncAssignment(AsyncBlockOnly, PublicObject):
                     self._held[job] = item, lease
                     # sync only: if job.stopping:
                     # sync only:     lease._want()
+                    # sync only: if self._is_over and self._is_by_hand:  # `_stop` has not seen the lease
+                    # sync only:     lease._end()
                     try:
                         await self._serve(item, lease)
                         pause, has_served = FIRST_PAUSE_S, True

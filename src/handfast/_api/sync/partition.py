@@ -239,8 +239,8 @@ class Assignment(BlockOnly, PublicObject):
         self._is_by_hand = serve is None
         self._jobs: dict[str, Job] = {}
         """By item: jobs which are to go on."""
-        self._ending: list[Job] = []
-        """Jobs which are to stop."""
+        self._ending: dict[Job, None] = {}
+        """Jobs which are to stop. Each is added here before it is removed from ``_jobs``: leaving the block waits for all."""
         self._held: dict[Job, tuple[str, ItemLease]] = {}
         self._changes: Mailbox[Change | None] = Mailbox()
         self._has_begun = self._is_over = False
@@ -364,7 +364,8 @@ class Assignment(BlockOnly, PublicObject):
 
     def _settle(self, coordinator: Job, mine: frozenset[str], items: frozenset[str]) -> float:
         """Start and stop jobs, and return when the next item is to be given up."""
-        self._ending = [job for job in self._ending if not job.done]
+        for ended in [one for one in [*self._ending] if one.done]:
+            self._ending.pop(ended, None)
         for item in sorted(mine):
             job = self._jobs.get(item)
             if coordinator.stopping:
@@ -377,13 +378,13 @@ class Assignment(BlockOnly, PublicObject):
             if is_waiting or item not in items or monotonic() >= self._move_at:
                 if item in items and not is_waiting:
                     self._move_at = monotonic() + self._gap
-                del self._jobs[item]
                 self._stop(job)
+                del self._jobs[item]
         return self._move_at if self._jobs.keys() - mine else inf
 
     def _stop(self, job: Job) -> None:
         """Tell a job to stop. By hand the reader of `changes` has the item for as long as the lease lasts."""
-        self._ending.append(job)
+        self._ending[job] = None
         _, lease = self._held.get(job, ("", None))
         if lease is not None:
             lease._want()
@@ -408,6 +409,8 @@ class Assignment(BlockOnly, PublicObject):
                     self._held[job] = item, lease
                     if job.stopping:
                         lease._want()
+                    if self._is_over and self._is_by_hand:  # `_stop` has not seen the lease
+                        lease._end()
                     try:
                         self._serve(item, lease)
                         pause, has_served = FIRST_PAUSE_S, True

@@ -235,12 +235,12 @@ class AsyncDriver(Contexts):
         try:
             lease.let_go(monotonic())
             lease.owner.remove(lease)
+            self._report_end(lease)
         except BaseException:  # an interrupt
             if lease.is_released:  # by now no caller gets the lease
                 lease.owner.remove(lease)
                 lease.owner.renewer.clean_up(release(lease, by_holder=False))
             raise
-        self._report_end(lease)
         return True
 
     async def adopt(self, detached: DetachedLease, request: PermitRequest, label: str | None) -> LeaseState:
