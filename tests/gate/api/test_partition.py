@@ -117,7 +117,7 @@ async def test_workers_that_start_together_share_the_items_from_the_beginning(ap
     log = Log()
     async with working(api, here, log, "one", every=5), working(api, there, log, "two", every=5):
         await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
-    assert len(log.served) == 12
+        assert len(log.served) == 12
 
 
 async def test_the_items_of_a_dead_worker_are_on_others_when_its_leases_end(api, server, here):
