@@ -31,7 +31,7 @@ MODULES = {
     **dict.fromkeys(errors.__all__, "handfast.errors"),
     **dict.fromkeys(arguments.__all__, "handfast.arguments"),
     **dict.fromkeys(("HeaderError", "Reply", "Script"), "handfast.script"),
-    "ServerFinding": "handfast.records",
+    **dict.fromkeys(("AuditEntry", "ServerFinding"), "handfast.records"),
 }
 """Where each public name is. Type checkers read ``__init__.pyi``, which tools/exports.py makes from this."""
 

@@ -102,6 +102,7 @@ from handfast.errors import UnknownLayout as UnknownLayout
 from handfast.errors import WaitTimeout as WaitTimeout
 from handfast.errors import WouldDeadlock as WouldDeadlock
 from handfast.records import Advance as Advance
+from handfast.records import AuditEntry as AuditEntry
 from handfast.records import Hold as Hold
 from handfast.records import Holder as Holder
 from handfast.records import LatchStatus as LatchStatus
@@ -164,6 +165,7 @@ __all__ = [
     "AsyncSemaphoreLease",
     "AsyncTogether",
     "AsyncWriteLock",
+    "AuditEntry",
     "Autocomplete",
     "CancelEvent",
     "Change",

@@ -15,6 +15,7 @@ from handfast.arguments import Duration, Kind
 
 __all__ = [
     "Advance",
+    "AuditEntry",
     "Hold",
     "Holder",
     "LatchStatus",
@@ -233,6 +234,38 @@ class ServerFinding:
     text: str
     advice: str = ""
     command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One thing that an operator did.
+
+    Attributes:
+        id: Identifies the entry. Later entries have larger ids.
+        at: When it was written, by the server's clock, in UTC.
+        what: What was done: ``"release"``, ``"hold"``, ``"unhold"``, ``"pause"``, ``"resume"``, ``"resize"``, ``"reset"`` or
+            ``"forget"``, or what a program of yours has written.
+        kind: The kind of the name.
+        name: The name; of a key, ``name|key``.
+        by: The label of the client that did it.
+        why: The reason.
+        count: How many leases it concerned; None where that says nothing.
+        fence: Up to which fence leases were taken; None where none were.
+    """
+
+    id: str
+    at: datetime
+    what: str
+    kind: str
+    name: str
+    by: str
+    why: str
+    count: int | None = None
+    fence: int | None = None
+
+    def __str__(self) -> str:
+        """Return a line for a log: ``2026-11-28 03:00:00 UTC: release lock 'a' by ann@web-1: hangs``."""
+        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC: {self.what} {self.kind} {self.name!r} by {self.by}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

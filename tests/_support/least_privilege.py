@@ -56,13 +56,23 @@ USED = {
     "test_fencing": ["fencing", "lock"],
     "test_fencing_sql": ["lock"],
     "test_cli_run": ["lock", "semaphore"],
-    "test_cli_operate": ["election", "group", "lock", "lock_all", "names", "once", "partition", "rwlock", "semaphore"],
+    "test_cli_operate": [
+        "election",
+        "group",
+        "lock",
+        "lock_all",
+        "operate",
+        "once",
+        "partition",
+        "rwlock",
+        "semaphore",
+    ],
     "test_cli_run_family": ["lock", "rwlock", "semaphore"],
     "test_cli_limit": ["limiter"],
     "test_cli_elect": ["election"],
     "test_cli_once": ["once"],
     "test_cli_policies": ["lock"],
-    "test_cli_hold": ["lock", "names", "semaphore"],
+    "test_cli_hold": ["lock", "operate", "semaphore"],
 }
 """What each module uses. Keys of users have all kinds of names in the tests, so every name is granted to them."""
 

@@ -395,6 +395,38 @@ async def _check_server(workload: Workload) -> None:
     await workload.record("check_server", _all_seen, workload)
 
 
+async def _operate(workload: Workload) -> None:
+    await _names(workload)
+    await _check_server(workload)
+    client = workload.one
+    workload.admin.zadd("{hf:limiter:a}:window:1000", {"x 1": 2**40, "=": -1})
+    workload.admin.pexpire("{hf:limiter:a}:window:1000", 60_000)
+    limiter, semaphore, latch, once = (
+        client.limiter("a", "1/s"),
+        client.semaphore("a", 1),
+        client.latch("a", 2),
+        client.once("x"),
+    )
+    for what, act in {
+        "pause": lambda: limiter.pause(60),
+        "resume": limiter.resume,
+        "resize a limiter": lambda: limiter.resize("5/s"),
+        "reset": limiter.reset,
+        "see a limiter": limiter.status,
+        "resize": lambda: semaphore.resize(2),
+        "hold": lambda: client.hold("c", 60, reason="a test"),
+        "unhold": lambda: client.unhold("c"),
+        "see a latch": latch.status,
+        "forget a latch": latch.forget,
+        "see a record": once.status,
+        "forget a record": once.forget,
+        "note": lambda: client.note("release", "a", kind="lock", reason="a test"),
+        "audit": client.audit,
+        "follow the audit": lambda: client.audit(after="0-0"),
+    }.items():
+        await workload.record(what, act)
+
+
 async def _all_seen(workload: Workload) -> bool:
     found = await settled(workload.one.check_server())
     return not any(one.topic in ("rights", "scripts", "messages") for one in found)
@@ -505,6 +537,7 @@ WORKLOADS: dict[str, Script] = {
     "once": _once,
     "names": _names,
     "check_server": _check_server,
+    "operate": _operate,
     "min_replicas": _min_replicas,
     "autocomplete": _autocomplete,
     "scores": _scores,

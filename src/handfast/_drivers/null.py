@@ -71,6 +71,10 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_arguments(call)[-1]) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,
+    "XADD": lambda _: b"0-1",
+    "PEXPIRE": lambda _: 1,
+    "XRANGE": lambda _: [],
+    "XREVRANGE": lambda _: [],
 }
 """Replies computed from the call. The headers of scripts have the others (``ALONE``). `NullDriver.acquire` makes grants."""
 

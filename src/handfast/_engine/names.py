@@ -20,7 +20,7 @@ from handfast._engine.validate import utf8
 from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
-__all__ = ["INSPECTED", "LIMITS", "NamePattern", "inspect_all"]
+__all__ = ["INSPECTED", "LIMITS", "SCANNED", "NamePattern", "inspect_all"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""

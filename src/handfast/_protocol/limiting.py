@@ -19,8 +19,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from handfast._engine.effects import Answer, Park, Steps, Waking
+from handfast._engine.effects import Answer, Call, Park, Steps, Waking
+from handfast._engine.keys import KeySet
 from handfast._engine.limits import LimitRequest, read_limits
+from handfast._engine.names import SCANNED
+from handfast._engine.script import command, pack
 from handfast._protocol.acquire import (
     MAX_POLL_S,
     POLL_STAGGER_S,
@@ -34,7 +37,7 @@ from handfast.errors import HandfastError, LimitExceeded, QueueFull
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
-__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "reset", "resize", "settle", "status"]
+__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "periods", "reset", "resize", "settle", "status"]
 
 EARLY_S = 0.0005
 """How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
@@ -140,6 +143,18 @@ def reset(request: LimitRequest) -> Steps[None]:
     """Forget the admissions until now under the rates that count, and serve the queue."""
     request, answer = yield from _inspect(request)
     yield from change(lambda: request.call("reset", until_us=answer.fields[1]))
+
+
+def periods(place: KeySet, slot: int | None) -> Steps[list[int]]:
+    """Return the periods in milliseconds under which a limiter has admitted something. In a cluster ``slot`` is its slot."""
+    begin, found, cursor = place.key("window:"), set[int](), b"0"
+    while True:
+        args = (cursor, "MATCH", f"{begin}*", "COUNT", SCANNED)
+        answer: Answer = yield Call(command("SCAN", len(args)), pack(args))._replace(slot=slot)
+        cursor, keys = answer.reply
+        found |= {int(key.decode().removeprefix(begin)) for key in keys}
+        if cursor == b"0":
+            return sorted(found)
 
 
 def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:

@@ -25,6 +25,7 @@ from handfast._engine.options import LeaseOptions
 from handfast._engine.script import LuaScript, load, lua_texts
 from handfast._engine.server_facts import INFO, TIME
 from handfast._kinds import KINDS
+from handfast._protocol import auditing
 from handfast.acl.commands import commands_of
 from handfast.arguments import HeldKind, Kind
 from handfast.fencing.values import guard_key
@@ -140,6 +141,26 @@ def _names(namespace: str) -> Use:
     return replace(uses[0], keys=tuple(key for use in uses for key in use.keys))
 
 
+def _operate(namespace: str) -> Use:
+    """What it takes to see all, and to do what the operators' commands do."""
+    place = KeySet(namespace, "once", "-")
+    request = OnceRequest(place, LeaseOptions(1, max_waiters=1), keep_ms=1, refresh_ms=NEVER)
+    permits = PermitRequest(KeySet(namespace, "semaphore", "-"), LeaseOptions(1))
+    limits = ("limit_inspect", "limit_pause", "limit_reset", "limit_resize")
+    uses = [
+        _names(namespace),
+        _check_server(namespace),
+        _use([request.inspect(), request.read(), request.forget()], namespace, "once"),
+        _use([permits.resize(1)], namespace, "semaphore"),
+        Use(tuple(map(load, limits)), frozenset({"scan"}), (keys_of_kind(namespace, "limiter"),)),
+        Use((load("latch_inspect"),), frozenset({"del"}), (keys_of_kind(namespace, "latch"),)),
+        Use((), frozenset({"pexpire", "xadd", "xrange", "xrevrange"}), (keys_of_kind(namespace, auditing.KIND),)),
+    ]
+    scripts = {script.name: script for use in uses for script in use.scripts}
+    plain = frozenset().union(*(use.plain for use in uses))
+    return Use(tuple(scripts.values()), plain, tuple(dict.fromkeys(key for use in uses for key in use.keys)))
+
+
 def _check_server(namespace: str) -> Use:
     """What it takes to see all that `handfast doctor` looks at."""
     permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1, renew=False))
@@ -195,6 +216,7 @@ NAMESPACED: dict[str, Callable[[str], Use]] = {
     "lock_all": _lock_all,
     "names": _names,
     "check_server": _check_server,
+    "operate": _operate,
     "min_replicas": _min_replicas,
 }
 """Primitives with keys in a namespace, by the name of the client's method; each function takes the namespace.

@@ -55,6 +55,7 @@ TASKS = {
             "handfast.cli.operate.show:command",
             "Show who holds NAME, who waits, and what an operator did last.",
         ),
+        "audit": ("handfast.cli.operate.audit:command", "Print what operators did, in the order of time."),
     },
     "Measure": {
         "exporter": (
@@ -62,9 +63,26 @@ TASKS = {
             "Serve metrics of all names for Prometheus, until it is ended.",
         ),
     },
-    "Stop what goes wrong": {
+    "Stop what goes wrong, and set it right": {
         "hold": ("handfast.cli.operate.hold:hold", "Let no one in under NAME for a while."),
         "unhold": ("handfast.cli.operate.hold:unhold", "End the hold on NAME, and serve those who wait."),
+        "forget": (
+            "handfast.cli.operate.forget:command",
+            "Forget that NAME was done, so that the next one does it again.",
+        ),
+        "pause": ("handfast.cli.operate.limits:pause", "Admit no one to the limiter NAME for a while."),
+        "resume": (
+            "handfast.cli.operate.limits:resume",
+            "End a pause of the limiter NAME, and admit those who wait and fit.",
+        ),
+        "resize": (
+            "handfast.cli.operate.limits:resize",
+            "Set the rates of the limiter NAME for all, or the permits of the semaphore NAME.",
+        ),
+        "reset": (
+            "handfast.cli.operate.limits:reset",
+            "Forget what the limiter NAME has admitted until now, and admit those who wait and fit.",
+        ),
     },
     "Try it out, and set up a server": {
         "demo": (

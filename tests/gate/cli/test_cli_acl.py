@@ -71,7 +71,7 @@ def test_comments_explain_the_parts_of_the_line():
     ):
         assert part in "\n".join(comments)
     assert line == acl("--plain").stdout.rstrip("\n")
-    usual = [use for use in NAMESPACED if use not in ("names", "check_server", "min_replicas")]
+    usual = [use for use in NAMESPACED if use not in ("names", "operate", "check_server", "min_replicas")]
     assert words_of(line) == ["ACL", "SETUSER", "app", "reset", "on", PASSWORD, *rights_for(usual).rules()]
 
 

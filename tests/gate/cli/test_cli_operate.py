@@ -146,7 +146,7 @@ def test_what_runs_of_once_is_listed_shown_and_taken_away(call, labelled, hf):
     taken = call(release, "invoice|42", "--reason", "stuck", "--yes")
     assert taken.stdout == f"released once 'invoice|42': 1 lease taken, up to fence {run.fence}\n"
     assert run.release() is False
-    assert call(show, "invoice|41").stdout.startswith("once invoice|41\n  not held; 0 waiting\n")
+    assert call(show, "invoice|41").stdout.startswith("once invoice|41\n  done 0.0s ago\n  not held; 0 waiting\n")
 
 
 def test_ls_selects_by_pattern_kind_and_number(call, hf):

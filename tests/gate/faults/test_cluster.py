@@ -7,11 +7,13 @@ import logging
 
 import pytest
 import redis
+from click.testing import CliRunner
 
-from handfast import Script, ServerUnsupported, Superseded
+from handfast import Handfast, Script, ServerUnsupported, Superseded
 from handfast._engine.server_errors import is_cut_off, is_transient
 from handfast.classic import watch
 from handfast.classic.watch import pipelines
+from handfast.cli.operate import forget, limits
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
 from tests._support.helpers import awaited, eventually, eventually_async
@@ -230,6 +232,23 @@ async def test_nodes_without_a_name_are_reached_by_their_address(api, cluster):
         for node in nodes:
             node.config_set("cluster-preferred-endpoint-type", "ip")
             node.config_set("cluster-announce-hostname", "")
+
+
+def test_operators_reach_limiters_and_records_wherever_they_are(cluster):
+    def call(command, *words):
+        done = CliRunner().invoke(command, [*words, "--reason", "a test", "--url", cluster.url])
+        assert done.exit_code == 0, done.output
+
+    with Handfast(cluster.url) as client:
+        for name in map(name_at, range(NODES)):
+            limiter, once = client.limiter(name, "1/h; 2/d"), client.once(name)
+            assert limiter.try_acquire()
+            call(limits.reset, name)
+            assert limiter.try_acquire()
+            assert once.run(lambda: 1) == 1
+            call(forget.command, name, "-y")
+            assert once.run(lambda: 2) == 2
+        assert [entry.what for entry in client.audit()] == ["reset", "forget"] * NODES
 
 
 def places(node):

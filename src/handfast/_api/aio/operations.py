@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 # sync only: import time
 from typing import TYPE_CHECKING
 
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.clock import monotonic
+from handfast._drivers.clock import monotonic, unix_time
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import SEPARATOR, KeySet
 from handfast._engine.options import LeaseOptions
-from handfast._engine.validate import check_choice, check_reason, grace_milliseconds, milliseconds
-from handfast._protocol import admin
+from handfast._engine.validate import (
+    MAX_REASON_BYTES,
+    check_choice,
+    check_int,
+    check_reason,
+    grace_milliseconds,
+    milliseconds,
+    utf8,
+)
+from handfast._protocol import admin, auditing
 from handfast._protocol.overtaking import NO_GRACE
 from handfast.arguments import Duration, HeldKind
 
 if TYPE_CHECKING:
-    from handfast.records import Hold
+    from handfast.records import AuditEntry, Hold
 
 __all__ = ["AsyncOperations"]
+
+MAX_FENCE = 2**53
+"""Upper bound of a fence: the server counts in doubles."""
 
 ASK_AGAIN_S = 1.0
 """How often the holders are asked to end, in seconds: a message may be lost."""
 
 
 class AsyncOperations:
-    """Holds on names."""
+    """Holds on names, and the audit."""
 
     _driver: AsyncDriver
     _namespace: str
@@ -110,6 +122,73 @@ class AsyncOperations:
         return await self._driver.run(
             admin.unhold(self._permits(kind, name), check_reason(reason), self._driver.label), name
         )
+
+    async def note(
+        self, what: str, name: str, *, kind: str, reason: str, count: int | None = None, fence: int | None = None
+    ) -> None:
+        """Write into the audit what an operator has done, after it was done: see `audit`.
+
+        The command ``handfast`` does it with each of its acts. The methods of objects do not, since programs call them, too:
+        call it where your program acts for an operator.
+
+        Example:
+            if await hf.lock("report").force_release(reason="hangs"):
+                await hf.note("release", "report", kind="lock", reason="hangs")
+
+        Args:
+            what: What was done, in a word such as "release": 1 to 1,000 bytes of UTF-8.
+            name: The name that it was done to.
+            kind: What it is the name of.
+            reason: Why: 1 to 1,000 bytes of UTF-8.
+            count: How many leases it concerned; None where that says nothing.
+            fence: Up to which fence leases were taken; None where none were.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        utf8(what, "what", MAX_REASON_BYTES)
+        utf8(kind, "kind", MAX_REASON_BYTES)
+        utf8(name, "a name")
+        numbers = {"count": count, "fence": fence}
+        given = {key: check_int(value, key, MAX_FENCE, least=0) for key, value in numbers.items() if value is not None}
+        fields = {"what": what, "kind": kind, "name": name, "by": self._driver.label, "why": check_reason(reason)}
+        await self._driver.run(auditing.note(self._namespace, {**fields, **given}), name)
+
+    async def audit(
+        self, *, since: Duration | None = None, after: str | None = None, limit: int = 100
+    ) -> tuple[AuditEntry, ...]:
+        """Return what operators did in this namespace, in the order of time. The server keeps the last 10,000 entries.
+
+        Example:
+            for entry in await hf.audit(since=timedelta(days=7)):
+                print(entry)
+
+        Args:
+            since: How far back, in seconds (a number or a timedelta) by the clock of this machine. None does not limit it.
+            after: The id of an entry: those after it, the oldest first. Without it, the newest are returned.
+            limit: How many entries at most, from 1 to 10,000.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or both ``since`` and ``after`` are given.
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        check_int(limit, "limit", auditing.MAX_ENTRIES)
+        if since is not None and after is not None:
+            raise ValueError("since and after say both where to begin; give one of them")
+        if after is not None and not (isinstance(after, str) and re.fullmatch(r"[0-9]{1,19}-[0-9]{1,19}", after)):
+            raise ValueError(f"after must be the id of an entry, not {after!r}")
+        begin = after or "0-0"
+        if since is not None:
+            begin = f"{max(0, round(unix_time() * 1000) - milliseconds(since, 'since'))}-0"
+        steps = auditing.read(self._namespace, begin, limit, newest=after is None)
+        return tuple(await self._driver.look(steps, "audit"))
 
     def _permits(self, kind: HeldKind, name: str) -> PermitRequest:
         check_choice(kind, "kind", HeldKind)

@@ -10,8 +10,7 @@ import click
 from handfast.arguments import HeldKind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from handfast.cli.operate.looking import NOTHING, connected, json_option
-from handfast.cli.operate.release import operator
+from handfast.cli.operate.looking import NOTHING, connected, json_option, label_option, note, operator
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -33,7 +32,6 @@ TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 _name = click.argument("name", callback=parse_name)
 _kind = click.option("--kind", type=KINDS, default="lock", show_default=True, help="What NAME is the name of.")
-_label = click.option("--label", metavar="TEXT", help="Who does it, for those who wait.  [default: user@host]")
 
 
 @click.command("hold", epilog=EPILOG.format("NAME is on hold", "a pattern matches no name"))
@@ -45,7 +43,7 @@ _label = click.option("--label", metavar="TEXT", help="Who does it, for those wh
 @click.option(
     "--grace", callback=parse_duration_or_zero, metavar="TIME", help="With --now: how long they have.  [default: 10]"
 )
-@_label
+@label_option
 @json_option
 @server_options
 @namespace_option
@@ -69,6 +67,7 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
             done = client.hold(
                 name, given["duration"], kind=given["kind"], reason=given["reason"], now=given["now"], grace=grace
             )
+            note(client, "hold", name, kind=given["kind"], reason=given["reason"])
             if as_json:
                 identity = {"namespace": given["namespace"], "kind": given["kind"], "name": name}
                 shown = {
@@ -86,7 +85,7 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 @_name
 @click.option("--reason", metavar="TEXT", default="released", show_default=True, help="Why: for `handfast show`.")
 @_kind
-@_label
+@label_option
 @server_options
 @namespace_option
 @click.pass_context
@@ -98,6 +97,8 @@ def unhold(ctx: click.Context, /, **given: Any) -> None:
             for name in _names(ctx, client, given)
             if client.unhold(name, kind=given["kind"], reason=given["reason"])
         ]
+        for name in ended:
+            note(client, "unhold", name, kind=given["kind"], reason=given["reason"])
     for name in ended:
         click.echo(f"{given['kind']} {name!r} is on hold no more")
     if not ended:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
+import os
 from collections.abc import Callable, Iterator
 from glob import escape
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +17,7 @@ from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 if TYPE_CHECKING:
     from handfast import Handfast, NameStatus
 
-__all__ = ["KINDS", "NOTHING", "connected", "json_option", "known"]
+__all__ = ["KINDS", "NOTHING", "connected", "json_option", "known", "label_option", "note", "operator"]
 
 NOTHING = 1
 """Exit code if there is nothing to show or to release."""
@@ -28,6 +30,32 @@ KINDS = click.Choice(get_args(Kind))
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON: one object a line."
 )
+
+
+label_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--label", metavar="TEXT", help="Who does it, for `handfast audit` and `handfast show`.  [default: user@host]"
+)
+
+
+def operator() -> str:
+    """Return who runs this command, as the label of the client: at most 200 bytes."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}".encode()[:200].decode(errors="ignore")
+
+
+def note(client: Handfast, what: str, name: str, **fields: Any) -> None:
+    """Write an act into the audit. It is done by then, so a failure is no more than a message."""
+    from redis.exceptions import RedisError
+
+    from handfast import HandfastError
+
+    try:
+        client.note(what, name, **fields)
+    except (HandfastError, RedisError, OSError) as error:
+        click.echo(f"handfast: done, but not written into the audit: {error}", err=True)
 
 
 @contextlib.contextmanager

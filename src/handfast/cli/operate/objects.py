@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from handfast.records import Holder, NameStatus, Waiter
+from handfast.records import Holder, NameStatus, OnceStatus, Waiter
 
-__all__ = ["description", "dumped", "summary"]
+__all__ = ["description", "dumped", "record", "summary"]
 
 
 def dumped(value: dict[str, Any]) -> str:
@@ -74,6 +74,11 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
         ],
         "last": last and {"at": last.at.isoformat(), "what": last.what, "by": last.by, "why": last.why},
     }
+
+
+def record(status: OnceStatus | None) -> dict[str, Any]:
+    """Return what is recorded of a key of `once`, as a further key of an object."""
+    return {} if status is None else {"recorded": {"state": status.state, "age": status.age}}
 
 
 def _common(one: Holder | Waiter) -> dict[str, Any]:

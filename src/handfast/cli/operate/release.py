@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +10,13 @@ import click
 from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known
+from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known, label_option, note, operator
 from handfast.cli.operate.tokens import held_by, primitive, token_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, LockStatus, NameStatus
 
-__all__ = ["command", "operator"]
+__all__ = ["command"]
 
 EPILOG = """
 \b
@@ -44,7 +42,7 @@ Exit codes:
     metavar="N",
     help="Take only leases with this fence or a smaller one, as `handfast show` has it.  [default: the latest fence shown]",
 )
-@click.option("--label", metavar="TEXT", help="Who releases it, for `handfast show`.  [default: user@host]")
+@label_option
 @json_option
 @server_options
 @namespace_option
@@ -78,6 +76,9 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         count = primitive(client, found.kind, found.name).force_release(
             reason=given["reason"], up_to_fence=fence or None
         )
+        if count:
+            fields = {"kind": found.kind, "reason": given["reason"], "count": count, "fence": fence or None}
+            note(client, "release", found.name, **fields)
         after = known(client, found.name, found.kind)
     if as_json:
         done = {"released": count, "up_to_fence": fence, "reason": given["reason"]}
@@ -129,12 +130,3 @@ def _next(after: list[NameStatus]) -> str:
     """Say who has the name now."""
     holders = [one for found in after for one in found.status.holders]
     return f"; now held by {', '.join(repr(one.label) for one in holders[:3])}" if holders else ""
-
-
-def operator() -> str:
-    """Return who runs this command, as the label of the client: at most 200 bytes."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        user = str(os.getuid())
-    return f"{user}@{os.uname().nodename}".encode()[:200].decode(errors="ignore")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known
+
+if TYPE_CHECKING:
+    from handfast import Handfast, OnceStatus
 
 __all__ = ["command"]
 
@@ -42,20 +47,46 @@ def command(
     """Show who holds NAME, who waits, and what an operator did last.
 
     A lock, a semaphore, a read-write lock and a once of one name have nothing to do with each other. Each that the
-    server knows is shown. A reentrant lock is a lock. A key of once is 'NAME|KEY', in quotes.
+    server knows is shown. A reentrant lock is a lock. A key of once is 'NAME|KEY', in quotes; of once it also shows whether
+    it was done, or began and did not end, and when.
     """
     from handfast.cli.operate import objects, table, words
 
     with connected(url, namespace=namespace) as client:
         found = known(client, name, kind)
-    for number, one in enumerate(found):
+        record = _record(client, name) if kind in (None, "once") else None
+    number = 0
+    for number, one in enumerate(found, 1):
+        recorded = record if one.kind == "once" else None
         if as_json:
-            click.echo(objects.dumped(objects.description(namespace, one)))
+            click.echo(objects.dumped(objects.description(namespace, one) | objects.record(recorded)))
             continue
-        if number:
+        if number > 1:
             click.echo()
-        for line in words.described(one, table.width(), whole_queue=whole_queue):
+        for line in words.described(one, table.width(), whole_queue=whole_queue, record=recorded):
             click.echo(line)
-    if not found:
+    if record is not None and not any(one.kind == "once" for one in found):
+        number += 1
+        if as_json:
+            identity = {"namespace": namespace, "kind": "once", "name": name}
+            click.echo(objects.dumped(identity | objects.record(record)))
+        else:
+            click.echo(f"once {table.printable(name)}\n  {words.recorded(record)}")
+    if not number:
         click.echo(f"handfast: the server does not know {name!r}: it was not used in the last hour", err=True)
-    ctx.exit(0 if found else NOTHING)
+    ctx.exit(0 if number else NOTHING)
+
+
+def _record(client: Handfast, name: str) -> OnceStatus | None:
+    """Return how far a key of `once` has come; None if nothing is recorded of it."""
+    from handfast import ServerRefused
+
+    first, *parts = name.split("|")
+    if not first or not all(parts):
+        return None
+    once = client.once(first)
+    try:
+        status = (once.keyed(*parts) if parts else once).status()
+    except ServerRefused:  # who may look for names may not read results
+        return None
+    return None if status.age is None else status

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from handfast._engine.validate import MAX_HEAD_START_S
 from handfast.cli.durations import limit, span
 from handfast.cli.operate.table import fitted, lines, printable
-from handfast.records import Hold, Holder, LockStatus, NameStatus, OperatorAction, ServerFinding, Waiter
+from handfast.records import Hold, Holder, LockStatus, NameStatus, OnceStatus, OperatorAction, ServerFinding, Waiter
 
-__all__ = ["described", "diagnosis", "summary"]
+__all__ = ["described", "diagnosis", "recorded", "summary"]
 
 QUEUE_SHOWN = 10
 """Waiters that `described` lists, unless all are wanted."""
@@ -33,10 +33,26 @@ def summary(found: Sequence[NameStatus], most: int | None, *, last_used: bool) -
     yield from lines(rows, most, flexible=(0, 2), right=range(3, columns))
 
 
-def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iterator[str]:
-    """Yield all that is known of a name."""
+def recorded(record: OnceStatus) -> str:
+    """Say how far a key of `once` has come."""
+    ago = f"{span(record.age or 0)} ago"
+    return {
+        "done": f"done {ago}",
+        "running": f"running since {ago}",
+        "failed": f"failed {ago}, and is not run again",
+        "begun": f"began {ago} and did not end; it is not run again",
+        "unstored": f"done {ago}, and its result could not be stored",
+    }.get(record.state, record.state)
+
+
+def described(
+    found: NameStatus, most: int | None, *, whole_queue: bool, record: OnceStatus | None = None
+) -> Iterator[str]:
+    """Yield all that is known of a name; ``record`` is that of a key of `once`."""
     status = found.status
     yield fitted(f"{found.kind} {printable(found.name)}", most)
+    if record is not None:
+        yield f"  {recorded(record)}"
     yield f"  {_permits(found)}; {status.waiting:,} waiting"
     if status.hold is not None:
         yield fitted(f"  {_on_hold(status.hold)}", most)

@@ -1,0 +1,102 @@
+"""``handfast audit``: what operators did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from handfast.cli.connect import namespace_option, server_options
+from handfast.cli.durations import parse_duration
+from handfast.cli.operate.looking import NOTHING, connected, json_option
+
+if TYPE_CHECKING:
+    from handfast import AuditEntry, Handfast
+
+__all__ = ["command"]
+
+MOST = 10_000
+"""How many entries the server keeps, about."""
+
+EVERY_S = 1.0
+"""How often --follow looks, in seconds."""
+
+EPILOG = """
+\b
+Exit codes:
+   0  entries are printed
+   1  there are none
+  64  wrong usage
+  69  the server cannot be reached, or it refused the request
+
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 7d.
+"""
+
+
+@click.command("audit", epilog=EPILOG)
+@click.option("--since", callback=parse_duration, metavar="TIME", help="How far to look back.  [default: no limit]")
+@click.option("--name", "pattern", default="*", metavar="PATTERN", help="Names to print, such as 'order:*'.")
+@click.option("--follow", is_flag=True, help="Go on, and print what operators do from now on.")
+@json_option
+@server_options
+@namespace_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    since: float | None,
+    pattern: str,
+    follow: bool,
+    as_json: bool,
+    url: str,
+    namespace: str,
+) -> None:
+    """Print what operators did, in the order of time.
+
+    Who took a lease away, put a name on hold, changed a limiter or had something done again, and why.
+
+    The server keeps the last 10,000 entries, for 90 days after the last one. What programs do by the library is not among
+    them, unless they write it.
+    """
+    from handfast.cli.operate import objects, table
+
+    count = 0
+    with connected(url, namespace=namespace) as client:
+        for entry in _entries(client, since, follow=follow):
+            if not fnmatchcase(entry.name, pattern):
+                continue
+            count += 1
+            if as_json:
+                shown = asdict(entry) | {"at": entry.at.isoformat()}
+                click.echo(objects.dumped({"namespace": namespace, **shown}))
+            else:
+                click.echo(table.printable(_line(entry)))
+    if not count:
+        click.echo("handfast: no operator has done anything" + (" since then" if since else ""), err=True)
+    ctx.exit(0 if count else NOTHING)
+
+
+def _entries(client: Handfast, since: float | None, *, follow: bool) -> Iterator[AuditEntry]:
+    """Yield entries; with ``follow`` until the command is interrupted."""
+    last = "0-0"
+    entries: Iterable[AuditEntry] = client.audit(since=since, limit=MOST)
+    while True:
+        for entry in entries:
+            last = entry.id
+            yield entry
+        if not follow:
+            return
+        time.sleep(EVERY_S)
+        entries = client.audit(after=last, limit=MOST)
+
+
+def _line(entry: AuditEntry) -> str:
+    leases = "" if entry.count is None else f" ({entry.count:,} lease{'s' * (entry.count != 1)})"
+    return (
+        f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.what:<8}{entry.kind} {entry.name!r}{leases} by {entry.by}: {entry.why}"
+    )

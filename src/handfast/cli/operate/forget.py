@@ -1,0 +1,85 @@
+"""``handfast forget``: have what was done once done again."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.operate.looking import NOTHING, connected, label_option, note, operator
+
+if TYPE_CHECKING:
+    from handfast import Handfast, Latch, Once
+
+__all__ = ["command"]
+
+EPILOG = """
+\b
+Exit codes:
+   0  it is forgotten
+   1  there was nothing to forget, or the answer was no
+  64  wrong usage, such as no --yes without a terminal
+  69  the server cannot be reached, or it refused the request
+"""
+
+
+@click.command("forget", epilog=EPILOG)
+@click.argument("name", callback=parse_name)
+@click.option(
+    "--key", "keys", multiple=True, metavar="TEXT", help="The key, if NAME has keys; repeatable, in their order."
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["once", "latch"]),
+    default="once",
+    show_default=True,
+    help="What NAME is the name of.",
+)
+@click.option("--reason", metavar="TEXT", required=True, help="Why: for `handfast audit`.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@label_option
+@server_options
+@namespace_option
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Forget that NAME was done, so that the next one does it again.
+
+    Of once: the result, or that a run began and did not end; a run that goes on records its result all the same. Of a
+    latch: which parts are done. Shows what is recorded and asks first.
+    """
+    name = "|".join((given["name"], *given["keys"]))
+    with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
+        one = _object(client, given)
+        if not given["yes"]:
+            _confirm(ctx, f"{given['kind']} {name!r}: {one.status()}")
+        forgotten = one.forget()
+        if forgotten:
+            note(client, "forget", name, kind=given["kind"], reason=given["reason"])
+    if forgotten:
+        click.echo(f"{given['kind']} {name!r} is forgotten: the next one does it again")
+    else:
+        click.echo(f"handfast: of {given['kind']} {name!r} nothing is recorded", err=True)
+    ctx.exit(0 if forgotten else NOTHING)
+
+
+def _object(client: Handfast, given: dict[str, Any]) -> Once | Latch:
+    if given["kind"] == "latch":
+        latch = client.latch(given["name"], 1)
+        return latch.keyed(*given["keys"]) if given["keys"] else latch
+    name: str = given["name"]
+    first, *parts = name.split("|")
+    parts += given["keys"]
+    once = client.once(first)
+    return once.keyed(*parts) if parts else once
+
+
+def _confirm(ctx: click.Context, shown: str) -> None:
+    from handfast.cli.operate import table
+
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal: confirm with --yes.", ctx)
+    click.echo(table.printable(shown), err=True)
+    if not click.confirm("\nForget it?", err=True):
+        ctx.exit(NOTHING)

@@ -1,0 +1,133 @@
+"""``handfast pause``, ``resume``, ``resize`` and ``reset``: change a limiter, for all that use it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration, span
+from handfast.cli.operate.looking import connected, label_option, note, operator
+
+if TYPE_CHECKING:
+    from handfast import Handfast, Limiter
+
+__all__ = ["pause", "reset", "resize", "resume"]
+
+ANY_RATE = "1/s"
+"""The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
+
+MAX_PAUSE_S = 366 * 86_400.0
+
+EPILOG = """
+\b
+Exit codes:
+   0  it is done
+  64  wrong usage
+  69  the server cannot be reached, or it refused the request
+
+TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
+"""
+
+
+def _options(command: Any) -> Any:
+    """Add what the four commands share."""
+    for add in (namespace_option, server_options, label_option, _reason, _keys, _name):
+        command = add(command)
+    return command
+
+
+_name = click.argument("name", callback=parse_name)
+_keys = click.option(
+    "--key", "keys", multiple=True, metavar="TEXT", help="The key of the limiter, if it has keys; repeatable."
+)
+_reason = click.option("--reason", metavar="TEXT", required=True, help="Why: for `handfast audit`.")
+
+
+@click.command("pause", epilog=EPILOG)
+@_options
+@click.option("--for", "duration", callback=parse_duration, metavar="TIME", required=True, help="How long.")
+def pause(**given: Any) -> None:
+    """Admit no one to the limiter NAME for a while.
+
+    Those who wait keep their places. A pause that lasts longer already stays as it is.
+    """
+    with _client(given) as client:
+        _limiter(client, given, ANY_RATE).pause(given["duration"], at_most=MAX_PAUSE_S)
+        _done(client, given, "pause", f"is paused for {span(given['duration'])}")
+
+
+@click.command("resume", epilog=EPILOG)
+@_options
+def resume(**given: Any) -> None:
+    """End a pause of the limiter NAME, and admit those who wait and fit."""
+    with _client(given) as client:
+        _limiter(client, given, ANY_RATE).resume()
+        _done(client, given, "resume", "is paused no more")
+
+
+@click.command("resize", epilog=EPILOG)
+@_options
+@click.argument("rates", metavar="RATES")
+def resize(**given: Any) -> None:
+    """Set the rates of the limiter NAME for all, or the permits of the semaphore NAME.
+
+    RATES is as for `handfast limit`, such as '10/s; 500/min', and counts whatever rates callers bring; 'none' lets them use
+    their own again. A number stands for the permits of a semaphore.
+    """
+    rates = given["rates"]
+    with _client(given) as client:
+        if re.fullmatch(r"[0-9]+", rates):
+            if given["keys"]:
+                raise click.UsageError("A semaphore has no keys.")
+            client.semaphore(given["name"], 1).resize(int(rates))
+            note(client, "resize", given["name"], kind="semaphore", reason=given["reason"])
+            click.echo(f"semaphore {given['name']!r} has {int(rates):,} permit{'s' * (rates != '1')}")
+            return
+        everyones = rates == "none"
+        _limiter(client, given, ANY_RATE if everyones else rates).resize(None if everyones else rates)
+        _done(client, given, "resize", "has the rates that its callers bring" if everyones else f"admits {rates}")
+
+
+@click.command("reset", epilog=EPILOG)
+@_options
+def reset(**given: Any) -> None:
+    """Forget what the limiter NAME has admitted until now, and admit those who wait and fit.
+
+    For a user who was locked out. A pause goes on, and rates that were set stay. Looks through all keys of the server for
+    the periods of NAME.
+    """
+    with _client(given) as client:
+        periods = _periods(client, given)
+        for period in periods:
+            _limiter(client, given, f"1000000000/{period}ms").reset()
+        _done(client, given, "reset", "counts from zero" if periods else "has admitted nothing lately")
+
+
+def _client(given: dict[str, Any]) -> Any:
+    return connected(given["url"], namespace=given["namespace"], label=given["label"] or operator())
+
+
+def _limiter(client: Handfast, given: dict[str, Any], rates: str) -> Limiter:
+    limiter = client.limiter(given["name"], rates)
+    return limiter.keyed(*given["keys"]) if given["keys"] else limiter
+
+
+def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
+    """Return the periods of the rates under which a limiter has admitted something, in milliseconds."""
+    from handfast._engine.keys import KeySet
+    from handfast._engine.slots import slot_of_key
+    from handfast._protocol import limiting
+
+    driver = client._driver  # noqa: SLF001 -- the library has no call for it: programs know their rates
+    place = KeySet(given["namespace"], "limiter", given["name"], given["keys"])
+    slot = slot_of_key(place.tag.encode()) if driver.is_cluster else None
+    return driver.look(limiting.periods(place, slot), place.name)
+
+
+def _done(client: Handfast, given: dict[str, Any], what: str, said: str) -> None:
+    name = "|".join((given["name"], *given["keys"]))
+    note(client, what, name, kind="limiter", reason=given["reason"])
+    click.echo(f"limiter {name!r} {said}")

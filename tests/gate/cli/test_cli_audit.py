@@ -1,0 +1,153 @@
+"""What operators change in the shell, and ``handfast audit``, which says who did it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from handfast import LeaseLost, NotCompleted, RateLimited
+from handfast.cli.operate import audit, forget, hold, limits, release, show
+from tests._support.helpers import eventually
+
+
+@pytest.fixture
+def call(server, raw):
+    """Return a function that runs a command on the server."""
+    return lambda command, *words: CliRunner().invoke(command, [*words, "--url", server.url])
+
+
+def entries(call):
+    return [json.loads(line) for line in call(audit.command, "--json").stdout.splitlines()]
+
+
+def acts(call):
+    return [(one["what"], one["kind"], one["name"], one["why"]) for one in entries(call)]
+
+
+def test_what_was_done_once_is_shown_forgotten_and_done_again(call, hf):
+    once = hf.once("nightly")
+    assert once.run(lambda: 1) == 1
+    shown = call(show.command, "nightly")
+    assert re.match(r"once nightly\n  done \d+\.\ds ago\n  not held", shown.stdout)
+    assert json.loads(call(show.command, "nightly", "--json").stdout)["recorded"]["state"] == "done"
+    asks = call(forget.command, "nightly", "--reason", "bad data")
+    assert (asks.exit_code, "confirm with --yes" in asks.stderr) == (64, True)
+    done = call(forget.command, "nightly", "--reason", "bad data", "--yes", "--label", "ann")
+    assert done.stdout == "once 'nightly' is forgotten: the next one does it again\n"
+    assert once.run(lambda: 2) == 2
+    once.forget()
+    again = call(forget.command, "nightly", "--reason", "bad data", "--yes")
+    assert (again.exit_code, again.stderr) == (1, "handfast: of once 'nightly' nothing is recorded\n")
+    (entry,) = entries(call)
+    assert (entry["what"], entry["kind"], entry["name"], entry["by"]) == ("forget", "once", "nightly", "ann")
+
+
+def test_a_record_without_a_lock_is_shown(call, hf, raw):
+    hf.once("bill").keyed("7").run(lambda: 1)
+    raw.delete("{hf:once:bill|7}:state")
+    assert re.fullmatch(r"once bill\|7\n  done \d+\.\ds ago\n", call(show.command, "bill|7").stdout)
+    row = json.loads(call(show.command, "bill|7", "--json").stdout)
+    assert (row["kind"], row["name"], row["recorded"]["state"]) == ("once", "bill|7", "done")
+    assert call(show.command, "bill|7", "--kind", "lock").exit_code == 1
+    assert call(show.command, "bill|").exit_code == 1
+
+
+def test_a_run_that_began_and_did_not_end_is_shown_and_may_run_again(call, hf):
+    once = hf.once("pay", rerun=False).keyed("7")
+    with pytest.raises(ZeroDivisionError):
+        once.run(lambda: 1 // 0)
+    with pytest.raises(NotCompleted):
+        once.run(lambda: 1)
+    assert "  failed 0.0s ago, and is not run again\n" in call(show.command, "pay|7").stdout
+    assert call(forget.command, "pay", "--key", "7", "--reason", "mended", "-y").exit_code == 0
+    assert once.run(lambda: 3) == 3
+    assert acts(call) == [("forget", "once", "pay|7", "mended")]
+
+
+def test_a_latch_is_forgotten(call, hf):
+    hf.latch("deploy", 2).done("a")
+    done = call(forget.command, "deploy", "--kind", "latch", "--reason", "again", "-y")
+    assert done.exit_code == 0
+    assert hf.latch("deploy", 2).status().left == 2
+
+
+def test_a_limiter_is_paused_resized_and_reset_for_all(call, hf):
+    limiter = hf.limiter("api", "2/h; 3/d")
+    for _ in range(2):
+        assert limiter.try_acquire()
+    assert not limiter.try_acquire()
+    assert call(limits.reset, "api", "--reason", "locked out").stdout == "limiter 'api' counts from zero\n"
+    assert limiter.try_acquire()
+    done = call(limits.resize, "api", "1/s", "--reason", "the vendor said so")
+    assert done.stdout == "limiter 'api' admits 1/s\n"
+    assert [rate.limit for rate in limiter.status().rates] == [1]
+    assert call(limits.pause, "api", "--for", "2h", "--reason", "429").stdout == "limiter 'api' is paused for 2h00m\n"
+    assert 7000 < limiter.status().paused_for <= 7200
+    with pytest.raises(RateLimited):
+        limiter.acquire(timeout=0)
+    assert call(limits.resume, "api", "--reason", "well again").exit_code == 0
+    assert limiter.status().paused_for == 0
+    assert call(limits.resize, "api", "none", "--reason", "well again").exit_code == 0
+    assert [rate.limit for rate in limiter.status().rates] == [2, 3]
+    assert [what for what, *_ in acts(call)] == ["reset", "resize", "pause", "resume", "resize"]
+
+
+def test_a_key_of_a_limiter_is_a_limiter_of_its_own(call, hf):
+    logins = hf.limiter("login", "1/h")
+    for user in ("ann", "bob"):
+        assert logins.keyed(user).try_acquire()
+    call(limits.reset, "login", "--key", "ann", "--reason", "she called")
+    assert logins.keyed("ann").try_acquire()
+    assert not logins.keyed("bob").try_acquire()
+    nothing = call(limits.reset, "unknown", "--reason", "x")
+    assert nothing.stdout == "limiter 'unknown' has admitted nothing lately\n"
+    assert acts(call)[0] == ("reset", "limiter", "login|ann", "she called")
+
+
+def test_waiters_get_in_after_a_reset_though_the_operator_does_not_know_their_rates(call, hf):
+    limiter = hf.limiter("api", "2/h; 3/d")
+    limiter.acquire(cost=2)
+    waiting = threading.Thread(target=lambda: limiter.acquire(timeout=7200))
+    waiting.start()
+    eventually(lambda: limiter.status().waiting == 1)
+    call(limits.reset, "api", "--reason", "go on")
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def test_a_semaphore_is_resized(call, hf):
+    assert call(limits.resize, "gpu", "8", "--reason", "a new machine").stdout == "semaphore 'gpu' has 8 permits\n"
+    assert hf.semaphore("gpu", 1).status().limit == 8
+    assert call(limits.resize, "gpu", "8", "--key", "a", "--reason", "x").exit_code == 64
+    assert call(limits.resize, "gpu", "8x", "--reason", "x").exit_code == 64
+    assert acts(call) == [("resize", "semaphore", "gpu", "a new machine")]
+
+
+def test_the_audit_says_who_took_what_away(call, hf):
+    with pytest.raises(LeaseLost), hf.lock("order:1") as lease:
+        done = call(release.command, "order:1", "--reason", "it \x1b[31mhangs", "--yes", "--label", "ann")
+        assert done.exit_code == 0
+        lease.extend(60)
+    call(hold.hold, "order:2", "--for", "1h", "--reason", "a migration")
+    call(hold.unhold, "order:2")
+    (first, *others) = entries(call)
+    assert (first["count"], first["fence"] >= lease.fence, first["by"]) == (1, True, "ann")
+    assert [one["what"] for one in others] == ["hold", "unhold"]
+    text = call(audit.command, "--name", "*:1").stdout
+    assert re.fullmatch(r"[-\d]{10} [:\d]{8}  release lock 'order:1' \(1 lease\) by ann: it .*31mhangs\n", text)
+    assert "\x1b" not in text
+    assert call(audit.command, "--since", "1h", "--name", "order:2").stdout.count("\n") == 2
+    none = call(audit.command, "--since", "1h", "--name", "other")
+    assert (none.exit_code, none.stderr) == (1, "handfast: no operator has done anything since then\n")
+
+
+def test_an_act_whose_entry_is_refused_is_done(call, hf, raw):
+    raw.set("{hf:audit:operators}:log", "x", ex=60)
+    done = call(hold.hold, "a", "--for", "1h", "--reason", "x")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("handfast: done, but not written into the audit: ")
+    assert hf.lock("a").status().hold.reason == "x"
