@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import os
 import pkgutil
+import re
 import secrets
 import time
 from math import inf
@@ -201,7 +202,7 @@ def library_modules():
     """Every module that an asyncio client runs, and its syntax tree."""
     folder = Path(handfast.__file__).parent
     for module in pkgutil.walk_packages([str(folder)], "handfast."):
-        if module.name.startswith("handfast._") and ".sync" not in module.name and "__main__" not in module.name:
+        if module.name.startswith("handfast._") and not re.search(r"\.(sync|__main__|_watch)\b", module.name):
             file = folder.joinpath(*module.name.split(".")[1:])
             source = file / "__init__.py" if module.ispkg else file.with_suffix(".py")
             yield module.name, ast.parse(source.read_text(encoding="utf-8"))

@@ -17,8 +17,8 @@ from handfast import AcquireTimeout, AsyncHandfast, ClientClosed, ServerRefused,
 from handfast._drivers.sync import shared
 from handfast._engine.keys import KeySet
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, all_of, take, until_queued, use
-from tests._support.cluster import NODES, Cluster, knows_all, name_at, started, state_of
-from tests._support.helpers import eventually_async, settled
+from tests._support.cluster import NODES, Cluster, field_of, knows_all, name_at, started, state_of
+from tests._support.helpers import eventually, eventually_async, settled
 from tests._support.sentinel import free_port
 from tests.gate.api.test_election import observed, values
 from tests.gate.api.test_group import watched
@@ -553,3 +553,21 @@ async def test_nothing_is_kept_of_former_primaries(api, doubled, monkeypatch):
 
 def is_primary(node):
     return node.role()[0] == b"master"
+
+
+async def test_a_cluster_may_have_numbered_databases(raw):
+    if raw.info().get("valkey_version", "") < "9":
+        pytest.skip("only a Valkey from 9 on has them")
+    with started("--cluster-databases", "4") as server, redis.Redis.from_url(server.url) as node:
+        node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        eventually(lambda: field_of(node, "cluster_state") == "ok")
+        url = f"redis+cluster://127.0.0.1:{node.config_get('port')['port']}"
+        for api in (SYNC, ASYNCIO):
+            async with api.client(f"{url}/3") as third, api.client(url) as first:
+                lease = await third.lock(api.name).acquire()
+                waiter = asyncio.create_task(take(third.lock(api.name)))
+                await until_queued(third.lock(api.name))
+                await take(first.lock(api.name))
+                await lease.release()
+                assert await waiter > lease.fence
+                assert node.info("keyspace")["db3"]["keys"]

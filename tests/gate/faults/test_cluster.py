@@ -15,7 +15,7 @@ from handfast.classic import watch
 from handfast.classic.watch import pipelines
 from handfast.cli.operate import forget, limits
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
-from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
+from tests._support.cluster import NODES, Cluster, name_at, state_of
 from tests._support.helpers import awaited, eventually, eventually_async
 from tests._support.objects import OBJECTS, WAITING, is_waiting
 
@@ -253,24 +253,6 @@ def test_operators_reach_limiters_and_records_wherever_they_are(cluster):
 
 def places(node):
     return [primary[0] for _, _, primary, *_ in node.execute_command("CLUSTER SLOTS", NEVER_DECODE=True)]
-
-
-async def test_a_cluster_may_have_numbered_databases(raw):
-    if raw.info().get("valkey_version", "") < "9":
-        pytest.skip("only a Valkey from 9 on has them")
-    with started("--cluster-databases", "4") as server, redis.Redis.from_url(server.url) as node:
-        node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        eventually(lambda: field_of(node, "cluster_state") == "ok")
-        url = f"redis+cluster://127.0.0.1:{node.config_get('port')['port']}"
-        for api in (SYNC, ASYNCIO):
-            async with api.client(f"{url}/3") as third, api.client(url) as first:
-                lease = await third.lock(api.name).acquire()
-                waiter = asyncio.create_task(take(third.lock(api.name)))
-                await until_queued(third.lock(api.name))
-                await take(first.lock(api.name))
-                await lease.release()
-                assert await waiter > lease.fence
-                assert node.info("keyspace")["db3"]["keys"]
 
 
 @pytest.mark.skipif(not pipelines.WATCHES_IN_CLUSTERS, reason="this redis-py has no WATCH for a cluster")

@@ -77,10 +77,6 @@ def test_a_planted_fault_is_found(name, pattern, replacement, words):
     assert any(words in fault for fault in faults_after(name, pattern, replacement))
 
 
-def test_the_scripts_have_no_fault(capsys):
-    assert TOOL["main"]() == 0, capsys.readouterr().out
-
-
 def test_a_part_that_does_not_give_or_use_what_its_header_says_is_found():
     text = (LUA / "lib/record.lua").read_text()
     assert list(TOOL["part_faults"](text)) == []

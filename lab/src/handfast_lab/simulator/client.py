@@ -21,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.driver import A
+from handfast._drivers.events import Events
 from handfast._engine.calls import Request
 from handfast._engine.slots import Node
 from handfast._protocol.acquire import Attempt, BaseAttempt
@@ -132,6 +133,7 @@ class SimulatedConnector(AsyncConnector):
         self._process = process
         self._loop = loop
         self.response_timeout = response_timeout
+        self.events = Events() if whole is None else whole.events
         self.switches = 0
 
     @property

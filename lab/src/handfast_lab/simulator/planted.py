@@ -409,8 +409,8 @@ PLANTED = (
     Planted(
         "the driver does not undo a cancelled acquire",
         "handfast._drivers.aio.driver",
-        "        if not parts or not self._connector.reached or context is None:\n",
-        "        if True:\n",
+        "        if parts and self._connector.reached and context is not None:\n",
+        "        if False and context is not None:\n",
         "a cancelled acquire leaves its queue entry, or its lease",
     ),
     Planted(
