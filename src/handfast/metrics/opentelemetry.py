@@ -12,9 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from opentelemetry import metrics, trace
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
+except ModuleNotFoundError as error:
+    error.add_note("handfast.metrics.opentelemetry needs opentelemetry-api: pip install 'handfast[otel]'")
+    raise
 
 from handfast._version import __version__
 from handfast.events import (

@@ -14,7 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ModuleNotFoundError as error:
+    error.add_note("handfast.metrics.prometheus needs prometheus-client: pip install 'handfast[prometheus]'")
+    raise
 
 from handfast.events import (
     Acquired,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 
 from handfast.metrics import MAX_LABELS, OTHER, Labels, collapse
@@ -38,3 +41,15 @@ def test_there_are_few_however_many_names():
 def test_a_function_of_the_users_makes_them():
     labels = Labels(lambda name: name.partition(":")[0])
     assert labels.of("order:4711") == "order"
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [("prometheus", "prometheus_client", "prometheus"), ("opentelemetry", "opentelemetry", "otel")],
+)
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, module, library, extra):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"handfast.metrics.{module}", raising=False)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"handfast.metrics.{module}")
+    assert f"pip install 'handfast[{extra}]'" in caught.value.__notes__[0]

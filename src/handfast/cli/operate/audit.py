@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from handfast._drivers.failures import OWN_ERRORS
 from handfast.cli.connect import namespace_option, server_options
 from handfast.cli.durations import parse_duration
 from handfast.cli.operate.looking import NOTHING, connected, json_option
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import AuditEntry, Handfast
@@ -28,7 +31,7 @@ EVERY_S = 1.0
 EPILOG = """
 \b
 Exit codes:
-   0  entries are printed
+   0  entries are printed, or --follow was ended by SIGINT
    1  there are none
   64  wrong usage
   69  the server cannot be reached, or it refused the request
@@ -65,25 +68,27 @@ def command(
     """
     from handfast.cli.operate import objects, table
 
-    count = 0
-    with connected(url, namespace=namespace) as client:
+    shown = 0
+    with connected(url, namespace=namespace) as client, contextlib.suppress(KeyboardInterrupt):
         for entry in _entries(client, since, follow=follow):
             if not fnmatchcase(entry.name, pattern):
                 continue
-            count += 1
+            shown += 1
             if as_json:
-                shown = asdict(entry) | {"at": entry.at.isoformat()}
-                click.echo(objects.dumped({"namespace": namespace, **shown}))
+                fields = asdict(entry) | {"at": entry.at.isoformat()}
+                click.echo(objects.dumped({"namespace": namespace, **fields}))
             else:
                 click.echo(table.printable(_line(entry)))
-    if not count:
+    if follow:
+        ctx.exit(0)
+    if not shown:
         click.echo("handfast: no operator has done anything" + (" since then" if since else ""), err=True)
-    ctx.exit(0 if count else NOTHING)
+    ctx.exit(0 if shown else NOTHING)
 
 
 def _entries(client: Handfast, since: float | None, *, follow: bool) -> Iterator[AuditEntry]:
-    """Yield entries; with ``follow`` until the command is interrupted."""
-    last = "0-0"
+    """Yield entries; with ``follow`` until the command is interrupted, also while the server is away."""
+    last, is_away = "0-0", False
     entries: Iterable[AuditEntry] = client.audit(since=since, limit=MOST)
     while True:
         for entry in entries:
@@ -92,7 +97,13 @@ def _entries(client: Handfast, since: float | None, *, follow: bool) -> Iterator
         if not follow:
             return
         time.sleep(EVERY_S)
-        entries = client.audit(after=last, limit=MOST)
+        try:
+            entries = client.audit(after=last, limit=MOST)
+            is_away = False
+        except OWN_ERRORS as error:
+            if not is_away:
+                say(f"cannot look, and tries again: {error}")
+            entries, is_away = (), True
 
 
 def _line(entry: AuditEntry) -> str:
