@@ -16,8 +16,8 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
-except ModuleNotFoundError as error:
-    error.add_note("handfast.metrics.opentelemetry needs opentelemetry-api: pip install 'handfast[otel]'")
+except ModuleNotFoundError as _missing:
+    _missing.add_note("handfast.metrics.opentelemetry needs opentelemetry-api: pip install 'handfast[otel]'")
     raise
 
 from handfast._version import __version__

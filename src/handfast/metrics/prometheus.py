@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-except ModuleNotFoundError as error:
-    error.add_note("handfast.metrics.prometheus needs prometheus-client: pip install 'handfast[prometheus]'")
+except ModuleNotFoundError as _missing:
+    _missing.add_note("handfast.metrics.prometheus needs prometheus-client: pip install 'handfast[prometheus]'")
     raise
 
 from handfast.events import (
