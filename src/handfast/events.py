@@ -1,6 +1,6 @@
 """Events: what a client reports to the functions that were given to `Handfast.on`.
 
-An event tells what has happened. It has no token and no result, so it may be logged or sent elsewhere.
+An event has no token and no result, so a program may log it or send it elsewhere.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ operator or a later request took it. ``server``: the server no longer had it. ``
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have in common."""
+    """The base of all events."""
 
     at: float
-    """When it happened, in seconds since 1970 by this machine's clock."""
+    """The moment, in seconds since 1970 by this machine's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Queued(NameEvent):
     """A request for a lease waits in the queue."""
 
     position: int
-    """How many requests stood before it."""
+    """How many requests stood before this request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Acquired(NameEvent):
     waited: float
     """Seconds from the call to the grant."""
     position: int | None
-    """How many requests stood before it when the server last said so; None if it was not in the queue."""
+    """How many requests stood before this request, by the latest reply; None for a request that was not in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class Refused(NameEvent):
 
     outcome: Outcome
     waited: float
-    """Seconds from the call to its end."""
+    """Seconds from the call to the end of the call."""
     position: int | None
-    """How many requests stood before it when the server last said so; None if it was not in the queue."""
+    """How many requests stood before this request, by the latest reply; None for a request that was not in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Admitted(NameEvent):
     waited: float
     """Seconds from the call to its admission."""
     exceeded: bool
-    """Whether it was above the rates: of a limiter with ``on_limit="allow"``."""
+    """Whether the call was above the rates: of a limiter with ``enforce=False``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Released(NameEvent):
 
     fence: int
     held_for: float
-    """Seconds since its grant."""
+    """Seconds since the grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +121,10 @@ class Lost(NameEvent):
 
     fence: int
     held_for: float
-    """Seconds since its grant."""
+    """Seconds since the grant."""
     cause: LossCause
     reason: str
-    """The same in words, with the reason of an operator."""
+    """The cause in words, with the reason of an operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class Wanted(NameEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalFailed(Event):
-    """A renewal was refused or got no answer. It is tried again for as long as the lease lasts."""
+    """A renewal was refused or got no answer. The client tries again for as long as the lease lasts."""
 
     reason: str
 
@@ -151,7 +151,7 @@ class OutageBegan(Event):
     """Leases of this client can't be renewed."""
 
     leases: int
-    """How many."""
+    """The number of leases."""
     ends_in: float
     """Seconds until the first of them ends."""
     reason: str
@@ -159,7 +159,7 @@ class OutageBegan(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageEnded(Event):
-    """They are renewed again."""
+    """The leases are renewed again."""
 
     leases: int
     lasted: float

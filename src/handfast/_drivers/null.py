@@ -151,7 +151,7 @@ class NullDriver:
         first = Answer(monotonic(), b"granted " + doubles(self._last_fence, attempt.request.grant_ms * 1000))
         grant = cast("Grant", _perform(try_acquire(attempt), first))
         lease = self._watched(LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at))
-        self.events.acquired(lease)
+        self.events.acquired(lease, attempt)
         return lease
 
     @staticmethod

@@ -1,1 +1,1 @@
-"""Looks at what the server knows of all names, for those who watch it: ``handfast exporter``."""
+"""Repeated looks at all names of a server, for ``handfast exporter``."""

@@ -1,4 +1,4 @@
-"""What the looks have seen, in the text format of Prometheus.
+"""The results of looks in the text format of Prometheus.
 
 Names become few labels, as in `handfast.metrics`: the figures of a label are the sum, or the largest, of those of its names.
 Counters of the server start anew when a name was idle for an hour. Those of a label only grow: what each name has gained
@@ -42,7 +42,7 @@ Sample = tuple[str, dict[str, str], float]
 
 
 class Exposition:
-    """What a scrape gets: the metrics of the latest look, and the counters of labels, which only grow."""
+    """The text of a scrape: the gauges of the latest look, and the counters of labels, which only grow."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels

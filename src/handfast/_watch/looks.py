@@ -1,8 +1,8 @@
 """Look at all names again and again, without being a burden to the server.
 
-A look goes through all keys. After it comes a rest of `REST` times as long, so that looks take a small part of the server's
-time however many keys there are. A look that fails is followed by another one soon. What it would have seen is not known
-then, and nothing old stands in for it.
+A look goes through all keys. Then the thread rests for `REST` times as long, so looks take a small part of the server's time
+however many keys there are. After a failed look the thread looks again soon. A failed look has no names: nothing old stands
+in for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHECK_EVERY_S = 60.0
 """How often the server is checked, in seconds: see `Handfast.check_server`."""
 
 HANGS_S = 60.0
-"""After how many seconds a look that goes on counts as one that fails: what was seen before is old by then."""
+"""After how many seconds a look in progress counts as failed: the latest result is old by then."""
 
 LISTED = 100
 """Holders and waiters that are asked for of each name, the most that the library lists."""
@@ -39,7 +39,7 @@ LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look has seen."""
+    """The result of one look."""
 
     at: float
     """When it ended, in seconds of `time.monotonic`."""
@@ -48,7 +48,7 @@ class Look:
     names: tuple[NameStatus, ...] = ()
     findings: tuple[ServerFinding, ...] = ()
     error: Exception | None = None
-    """Why it has seen nothing; None if it has."""
+    """The error of a failed look; None of any other."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Watch:
 
     @property
     def hangs(self) -> bool:
-        """Whether a look takes so long that what was seen before it is old."""
+        """Whether the look in progress takes so long that the latest result is old."""
         began_at = self._began_at
         return began_at is not None and time.monotonic() > began_at + HANGS_S
 

@@ -1,7 +1,7 @@
-"""Metrics and traces of what clients do. Each system has a module, and an extra with its library.
+"""Metrics and traces of clients.
 
-`handfast.metrics.prometheus` needs ``handfast[prometheus]``, `handfast.metrics.opentelemetry` needs ``handfast[otel]``. What
-only the server knows, such as how long others wait, ``handfast exporter`` shows.
+`handfast.metrics.prometheus` needs the extra ``handfast[prometheus]``, `handfast.metrics.opentelemetry` the extra
+``handfast[otel]``. ``handfast exporter`` serves metrics of the server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BUCKETS_S = (0.001, 0.0025, 0.006, 0.015, 0.04, 0.1, 0.25, 0.6, 1.5, 4.0, 10.0, 
 """Upper bounds of the buckets of all histograms, in seconds: each some 2.5 times the one before."""
 
 MAX_LABELS = 200
-"""How many different labels names have, in one process. Those of further names are `OTHER`."""
+"""How many different labels names have, in one process. Further names share the label `OTHER`."""
 
 OTHER = "other"
 
@@ -29,9 +29,9 @@ _VARIABLE: list[re.Pattern[str]] = []
 
 
 def collapse(name: str) -> str:
-    """Return the label of a name: with ``*`` for what tells names of one sort apart.
+    """Return the label of a name: a UUID, 8 or more hexadecimal digits, and other digits become ``*``.
 
-    That is a UUID, hexadecimal digits from 8 on, and other digits: ``order:4711`` and ``order:4712`` are ``order:*``.
+    So ``order:4711`` and ``order:4712`` share the label ``order:*``.
     """
     if not _VARIABLE:
         _VARIABLE.append(re.compile(f"{_UUID}|{_HEX}|[0-9]+"))
@@ -39,7 +39,7 @@ def collapse(name: str) -> str:
 
 
 class Labels:
-    """The labels of names, of which there are few however many names there are.
+    """The labels of names: at most `MAX_LABELS`, however many names there are.
 
     Args:
         label: Returns the label of a name.

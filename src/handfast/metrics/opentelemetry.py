@@ -53,7 +53,7 @@ def install(
     min_wait: float = 0.1,
     label: Callable[[str], str] = collapse,
 ) -> Callable[[], None]:
-    """Measure what a client does, and trace its waits. Call it before the client is used.
+    """Measure a client, and trace waits. Call this before the client is used.
 
     | instrument | type, unit | attributes |
     |---|---|---|

@@ -4,8 +4,8 @@
 
     prometheus.install(hf)
 
-Needs the extra ``handfast[prometheus]``. How the program shows its metrics, by ``prometheus_client.start_http_server()`` or
-in its web framework, is up to it.
+Needs the extra ``handfast[prometheus]``. The program serves the metrics: by ``prometheus_client.start_http_server()``, or in
+a web framework.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def install(
     registry: CollectorRegistry = REGISTRY,
     label: Callable[[str], str] = collapse,
 ) -> Callable[[], None]:
-    """Count and measure what a client does. Call it before the client is used.
+    """Measure a client. Call this before the client is used.
 
     | metric | type | labels |
     |---|---|---|

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from handfast import AuditEntry, ServerRefused
+from handfast.testing import FaultProxy
 
 
 async def test_what_is_noted_is_found_in_the_order_of_time(here, there):
@@ -102,3 +103,28 @@ async def test_a_server_that_refuses_says_so(here, raw):
         await here.note("hold", "a", kind="lock", reason="a test")
     with pytest.raises(ServerRefused):
         await here.audit()
+
+
+@pytest.mark.parametrize("lost", ["call", "reply"])
+@pytest.mark.parametrize("command", ["XADD", "PEXPIRE"])
+async def test_an_entry_whose_call_or_reply_is_lost_is_there(api, server, raw, command, lost):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            await client.audit()
+            lose = proxy.lose_request if lost == "call" else proxy.lose_reply
+            lose(lambda found: found.name == command)
+            await client.note("hold", "a", kind="lock", reason="a test")
+            entries = await client.audit()
+    again = command == "XADD" and lost == "reply"
+    assert [entry.name for entry in entries] == ["a"] * (2 if again else 1)
+    (key,) = raw.keys("*audit*")
+    assert raw.pttl(key) > 0
+
+
+async def test_a_server_out_of_memory_refuses_an_entry(here, raw):
+    await here.note("hold", "a", kind="lock", reason="a test")
+    raw.config_set("maxmemory", 1)
+    with pytest.raises(ServerRefused):
+        await here.note("hold", "b", kind="lock", reason="a test")
+    raw.config_set("maxmemory", 0)
+    assert [entry.name for entry in await here.audit()] == ["a"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 import threading
 import time
+from collections import Counter
 
 import pytest
 
@@ -21,6 +23,7 @@ from handfast import (
     Superseded,
 )
 from handfast import events as seen
+from handfast._protocol import once as once_steps
 from handfast.events import Acquired, Admitted, Connected, Event, Found, Lost, Queued, Refused, Released, Wanted
 from handfast.testing import cancel_everywhere
 from tests._support.apis import ASYNCIO, take, until_queued
@@ -298,7 +301,49 @@ async def test_a_function_hears_what_it_asked_for_until_it_stops(here):
 async def test_the_last_function_that_stops_leaves_nothing(here):
     for _ in range(2):
         here.on(print)()
-    assert here._driver.events.teller is None
+    assert here._driver.events.dispatcher is None
+
+
+def test_threads_that_add_and_stop_functions_lose_none(hf):
+    heard = Counter()
+
+    def add(number):
+        for _ in range(200):
+            hf.on(lambda _: None)()
+            hf.on(lambda _, number=number: heard.update([number]), Acquired)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        adding = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+        for thread in adding:
+            thread.start()
+        for thread in adding:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    with hf.lock("a"):
+        assert heard == dict.fromkeys(range(4), 200)
+
+
+async def test_a_function_may_stop_itself(here):
+    told = []
+    stop = here.on(lambda event: (told.append(event), stop()), Acquired, Released)
+    for _ in range(2):
+        async with here.lock("a"):
+            pass
+    assert kinds_of(told) == [Acquired]
+
+
+async def test_a_run_that_is_lost_before_it_begins_has_a_single_end(here, told, raw, monkeypatch):
+    once = here.once("pay", rerun=False)
+    begin = once_steps.begin
+    monkeypatch.setattr(once_steps, "begin", lambda lease: (raw.flushall(), begin(lease))[1])
+    with pytest.raises(LeaseLost):
+        await once.acquire()
+    assert [type(event) for event in told if not isinstance(event, Released | Lost)] == [Acquired]
+    await ends_of(told, 1)
+    assert len(told) == 2
 
 
 async def test_a_function_is_called_where_the_caller_is(api, here):

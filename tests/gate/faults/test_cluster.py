@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 import pytest
 import redis
 from click.testing import CliRunner
 
-from handfast import Handfast, Script, ServerUnsupported, Superseded
+from handfast import AcquireTimeout, Handfast, Script, ServerUnsupported, Superseded
 from handfast._engine.server_errors import is_cut_off, is_transient
 from handfast.classic import watch
 from handfast.classic.watch import pipelines
 from handfast.cli.operate import forget, limits
+from handfast.events import Acquired, Lost, Refused, Released
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, name_at, state_of
 from tests._support.helpers import awaited, eventually, eventually_async
@@ -232,6 +234,27 @@ async def test_nodes_without_a_name_are_reached_by_their_address(api, cluster):
         for node in nodes:
             node.config_set("cluster-preferred-endpoint-type", "ip")
             node.config_set("cluster-announce-hostname", "")
+
+
+async def test_each_part_of_several_locks_ends_with_an_event(api, cluster):
+    names = [name_at(0), name_at(1)]
+    async with api.client(cluster.url) as client, api.client(cluster.url) as other:
+        told = []
+        client.on(told.append, Acquired, Refused, Released, Lost)
+        both = client.lock_all(names)
+        async with both:
+            pass
+        assert [type(event) for event in told] == [Acquired, Acquired, Released, Released]
+        told.clear()
+        for taken in names:
+            async with other.lock(taken):
+                assert await both.try_acquire() is None
+                with pytest.raises(AcquireTimeout):
+                    await both.acquire(timeout=0.05)
+                counts = Counter(type(event) for event in told)
+                assert (counts[Refused], counts[Lost]) == (2, 0)
+                assert counts[Acquired] == counts[Released] in (0, 2)
+                told.clear()
 
 
 def test_operators_reach_limiters_and_records_wherever_they_are(cluster):

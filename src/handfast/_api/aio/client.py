@@ -985,12 +985,12 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         return await driver.look(steps, "check_server", reply_seconds(timeout))
 
     def on(self, callback: Callable[[E], object], /, *events: type[E]) -> Callable[[], None]:
-        """Have a function called with what happens in this client: a lease is acquired, released or lost, and so on.
+        """Have a function called with the events of this client: a lease is acquired, released or lost, and so on.
 
-        It is called after the fact: in the caller's thread or task with what ends a request or a lease of the caller, so a
-        function that is slow delays that caller, and nothing else; in a thread of its own with what is found out in the
-        background, such as a loss or an outage. What it raises is logged, once a minute at most. It is not called for
-        what it does itself. Without a function, events cost nothing.
+        The end of a request or of a lease is reported in the caller's thread or task: a slow function delays this caller,
+        and nothing else. Losses, outages and other events of the background are reported in a separate thread. An
+        exception of the function is logged, once a minute at most. A function does not hear of its own acquires. Without a
+        function, events cost nothing.
 
         Example:
             from handfast.events import Lost

@@ -402,13 +402,13 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one."""
         until = inf if timeout is None else attempt.asked_at + timeout
         decision = await self._driver.wait(attempt, limiting.acquire(attempt, until), until, once=timeout == 0)
-        teller = self._driver.events.teller
+        dispatcher = self._driver.events.dispatcher
         if not decision.admitted:
             await self._driver.undo(attempt)
-            if teller is not None:
-                teller.refused(attempt, "timeout" if timeout else "busy")
-        elif teller is not None:
-            teller.admitted(attempt, exceeded=decision.exceeded)
+            if dispatcher is not None:
+                dispatcher.refused(attempt, "timeout" if timeout else "busy")
+        elif dispatcher is not None:
+            dispatcher.admitted(attempt, exceeded=decision.exceeded)
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(1)
         return AsyncAdmission(self._driver, attempt, decision)

@@ -334,8 +334,8 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
         if isinstance(state, Found):
             if attempt.may_be_there:
                 await self._driver.undo(attempt)
-            if self._driver.events.teller is not None:
-                self._driver.events.teller.found(attempt, state.outcome)
+            if (dispatcher := self._driver.events.dispatcher) is not None:
+                dispatcher.found(attempt, state.outcome)
             return self._found(attempt, state)
         if not self._options.reruns:
             await self._driver.run(once.begin(state), self.name, attempt)

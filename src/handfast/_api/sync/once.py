@@ -332,8 +332,8 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         if isinstance(state, Found):
             if attempt.may_be_there:
                 self._driver.undo(attempt)
-            if self._driver.events.teller is not None:
-                self._driver.events.teller.found(attempt, state.outcome)
+            if (dispatcher := self._driver.events.dispatcher) is not None:
+                dispatcher.found(attempt, state.outcome)
             return self._found(attempt, state)
         if not self._options.reruns:
             self._driver.run(once.begin(state), self.name, attempt)

@@ -145,8 +145,8 @@ class Connection:
         if failure is not None:
             raise failure
         self._user.on_open(subscription)
-        if self._connector.events.teller is not None:
-            self._connector.events.teller.connected(self._connector.address)
+        if (dispatcher := self._connector.events.dispatcher) is not None:
+            dispatcher.connected(self._connector.address)
 
     async def _ask(self, data: bytes) -> Any:
         """Send a part of the handshake, and return the reply to its first command that has one."""

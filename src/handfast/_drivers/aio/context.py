@@ -143,8 +143,8 @@ class Context:
         try:
             releases = self._give_up() if gives_up else {}
             for lease in releases:
-                if self.connector.events.teller is not None:
-                    self.connector.events.teller.closed(lease)
+                if (dispatcher := self.connector.events.dispatcher) is not None:
+                    dispatcher.closed(lease)
                 run_lost_callbacks(lease)
             await self._settle()
             for lease, released in releases.items():

@@ -114,8 +114,8 @@ class Contexts(Driver[AsyncConnector]):
 
     def _watch(self, attempt: Attempt) -> Watch:
         request = attempt.request
-        if self.events.teller is not None and attempt.position is not None:
-            self.events.teller.queued(attempt)
+        if (dispatcher := self.events.dispatcher) is not None and attempt.position is not None:
+            dispatcher.queued(attempt)
         return Watch(request, attempt.owner.leases, _is_of_running_task, log.own_wait, held=attempt.held)
 
     def _number(self, task: asyncio.Task[Any] | None) -> int:

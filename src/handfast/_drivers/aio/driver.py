@@ -98,8 +98,8 @@ class AsyncDriver(Contexts):
         grant = await run(attempt.owner, try_acquire(attempt), name, until, retry_for=0, attempt=attempt)
         if grant is None:
             await self.undo(attempt)
-            if self.events.teller is not None:
-                self.events.teller.refused(attempt, "busy")
+            if (dispatcher := self.events.dispatcher) is not None:
+                dispatcher.refused(attempt, "busy")
             return None
         return self._hold(attempt, grant)
 
@@ -136,8 +136,8 @@ class AsyncDriver(Contexts):
                 attempt.request.name,
                 apart=[partial(undo, part) for part in parts if part.is_unanswered],
             )
-        if self.events.teller is not None:
-            self.events.teller.undone(attempt, stopped, error)
+        if (dispatcher := self.events.dispatcher) is not None:
+            dispatcher.undone(attempt, stopped, error)
 
     async def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release a lease. Return False if it was lost or released before; with ``leaves`` only if it was lost."""
@@ -170,7 +170,7 @@ class AsyncDriver(Contexts):
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
-        if self.events.teller is not None or is_logged(DEBUG, True):
+        if self.events.dispatcher is not None or is_logged(DEBUG, True):
             self.events.released(lease)
         return True
 
@@ -298,8 +298,8 @@ class AsyncDriver(Contexts):
 
     def _report_end(self, lease: LeaseState) -> None:
         """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet."""
-        if self.events.teller is not None:
-            self.events.teller.ended(lease)
+        if (dispatcher := self.events.dispatcher) is not None:
+            dispatcher.ended(lease)
 
     async def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
         """Return the error for an acquire that took too long, and ask who has the name."""
@@ -327,8 +327,8 @@ class AsyncDriver(Contexts):
         lease = LeaseState(attempt.request, attempt.token, grant, attempt.owner, attempt.asked_at)
         # sync only: lease.thread = attempt.caller
         attempt.owner.renewer.add(lease)
-        if self.events.teller is not None or is_logged(DEBUG, True):
-            self.events.acquired(lease, attempt.position)
+        if self.events.dispatcher is not None or is_logged(DEBUG, True):
+            self.events.acquired(lease, attempt)
         if attempt.told is not None:  # asyncio only
             attempt.owner.renewer.tell(lease, attempt.told)  # asyncio only
         return lease

@@ -85,8 +85,8 @@ class Contexts(Driver[SyncConnector]):
         self._closed = True
         if self._finalizer.detach() is not None:
             for lease in self._here.close(gives_up=self._release_at_exit if release is None else release):
-                if self.events.teller is not None:
-                    self.events.teller.closed(lease)
+                if (dispatcher := self.events.dispatcher) is not None:
+                    dispatcher.closed(lease)
                 run_lost_callbacks(lease)
 
     def disown_parent(self) -> None:
@@ -118,8 +118,8 @@ class Contexts(Driver[SyncConnector]):
 
     def _watch(self, attempt: Attempt, cancel: CancelEvent | None = None) -> Watch:
         thread = attempt.caller if loop_runs() else None
-        if self.events.teller is not None:
-            self.events.teller.queued(attempt)
+        if (dispatcher := self.events.dispatcher) is not None:
+            dispatcher.queued(attempt)
         return Watch(
             attempt.request,
             self._here.leases,

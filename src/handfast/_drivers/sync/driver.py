@@ -94,8 +94,8 @@ class SyncDriver(Contexts):
         grant = run(attempt.owner, try_acquire(attempt), name, until, retry_for=0, attempt=attempt)
         if grant is None:
             self.undo(attempt)
-            if self.events.teller is not None:
-                self.events.teller.refused(attempt, "busy")
+            if (dispatcher := self.events.dispatcher) is not None:
+                dispatcher.refused(attempt, "busy")
             return None
         return self._hold(attempt, grant)
 
@@ -132,8 +132,8 @@ class SyncDriver(Contexts):
                 attempt.request.name,
                 apart=[partial(undo, part) for part in parts if part.is_unanswered],
             )
-        if self.events.teller is not None:
-            self.events.teller.undone(attempt, stopped, error)
+        if (dispatcher := self.events.dispatcher) is not None:
+            dispatcher.undone(attempt, stopped, error)
 
     def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
         """Release a lease. Return False if it was lost or released before; with ``leaves`` only if it was lost."""
@@ -162,7 +162,7 @@ class SyncDriver(Contexts):
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
-        if self.events.teller is not None or is_logged(DEBUG, True):
+        if self.events.dispatcher is not None or is_logged(DEBUG, True):
             self.events.released(lease)
         return True
 
@@ -289,8 +289,8 @@ class SyncDriver(Contexts):
 
     def _report_end(self, lease: LeaseState) -> None:
         """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet."""
-        if self.events.teller is not None:
-            self.events.teller.ended(lease)
+        if (dispatcher := self.events.dispatcher) is not None:
+            dispatcher.ended(lease)
 
     def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
         """Return the error for an acquire that took too long, and ask who has the name."""
@@ -318,8 +318,8 @@ class SyncDriver(Contexts):
         lease = LeaseState(attempt.request, attempt.token, grant, attempt.owner, attempt.asked_at)
         lease.thread = attempt.caller
         attempt.owner.renewer.add(lease)
-        if self.events.teller is not None or is_logged(DEBUG, True):
-            self.events.acquired(lease, attempt.position)
+        if self.events.dispatcher is not None or is_logged(DEBUG, True):
+            self.events.acquired(lease, attempt)
         return lease
 
 

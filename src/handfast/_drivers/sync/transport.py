@@ -89,8 +89,8 @@ class Transport(User):
             if probe:
                 self.ask(b"", timeout)  # what matters is whether the message comes
             self.exchange.owner = subscription.owner.encode()
-            if self._connector.events.teller is not None:
-                self._connector.events.teller.connected(self._connector.address)
+            if (dispatcher := self._connector.events.dispatcher) is not None:
+                dispatcher.connected(self._connector.address)
 
     def close(self) -> None:
         """Close the connection, whatever state it is in."""

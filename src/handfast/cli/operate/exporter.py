@@ -1,4 +1,4 @@
-"""``handfast exporter``: what the server knows of all names, as metrics for Prometheus."""
+"""``handfast exporter``: metrics of all names of a server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _shown(address: Sequence[object]) -> str:
 
 
 class MetricsServer(ThreadingHTTPServer):
-    """Serves what the watch has seen last."""
+    """Serves the text of the latest look."""
 
     daemon_threads: bool = True
     allow_reuse_address: bool = True

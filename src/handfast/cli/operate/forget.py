@@ -1,4 +1,4 @@
-"""``handfast forget``: have what was done once done again."""
+"""``handfast forget``: delete a record of `once`, or the parts of a latch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Make events, and call the functions that listen to them.
 
-What ends a request or a lease of a caller is reported in the caller's thread or task, after the fact: a trace needs its
-context, and a function that is slow delays its own caller only. What renewers find out is reported on a thread of its own,
-like their log records: no function keeps a lease from being renewed.
+The end of a request or of a lease is reported in the caller's thread or task, after the fact: a trace needs the caller's
+context, and a slow function delays only this caller. Reports of renewers go to a separate thread, like their log records:
+no function keeps a lease from being renewed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from handfast.errors import (
     WaitTimeout,
 )
 
-__all__ = ["Listener", "Teller"]
+__all__ = ["Dispatcher", "Listener"]
 
 MAX_WAITING = 10_000
 """How many events wait for a function that hangs. Further ones are dropped."""
@@ -71,99 +71,106 @@ class Listener:
             self._threads.discard(thread)
 
 
-class Teller:
-    """Tells the functions of one client what happens."""
+class Dispatcher:
+    """Calls the functions of one client. ``listeners`` may change at any moment."""
 
-    __slots__ = ("listeners",)
+    __slots__ = ("_listeners",)
 
-    def __init__(self, listeners: tuple[Listener, ...]) -> None:
-        self.listeners: tuple[Listener, ...] = listeners
+    def __init__(self, listeners: list[Listener]) -> None:
+        self._listeners = listeners
 
     # --- in the caller's thread or task
 
     def queued(self, attempt: BaseAttempt) -> None:
-        """Tell that a request waits."""
-        self._tell(events.Queued(**_of(attempt.request), position=attempt.position or 0))
+        """Report that a request waits."""
+        self._dispatch(events.Queued(**_of(attempt.request), position=attempt.position or 0))
 
-    def acquired(self, lease: LeaseState, position: int | None) -> None:
-        """Tell of a new lease."""
-        fields = _of(lease.request)
-        self._tell(events.Acquired(**fields, fence=lease.fence, waited=lease.waited, position=position))
+    def acquired(self, lease: LeaseState, attempt: BaseAttempt | None) -> None:
+        """Report a new lease, with which its attempt has ended."""
+        fields, position = _of(lease.request), None
+        if attempt is not None:
+            attempt.claim_end()
+            position = attempt.position
+        self._dispatch(events.Acquired(**fields, fence=lease.fence, waited=lease.waited, position=position))
 
-    def refused(self, attempt: BaseAttempt, outcome: events.Outcome | BaseException) -> None:
-        """Tell that a request ended without a lease."""
-        if not attempt.claim_end():
-            return
-        if isinstance(outcome, BaseException):
-            outcome = _outcome(outcome)
-        fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
-        self._tell(events.Refused(**fields, outcome=outcome, waited=waited, position=attempt.position))
+    def refused(self, attempt: BaseAttempt, outcome: events.Outcome) -> None:
+        """Report that a request ended without a lease."""
+        if attempt.claim_end():
+            self._refuse(attempt, outcome)
 
     def undone(self, attempt: BaseAttempt, stopped: Sequence[LeaseState], error: BaseException | None) -> None:
-        """Tell how an attempt ended that gave nothing: the ends of the leases that did not reach the caller, and the refusal."""
+        """Report the end of an attempt that gave its caller nothing: of leases that were stopped, and the refusal.
+
+        Of an attempt with several parts, the first part that has not ended was refused.
+        """
         for lease in stopped:
             self.ended(lease)
-        missing = [part for part in attempt.parts if part.token not in {lease.token for lease in stopped}]
-        if error is not None and missing:
-            self.refused(missing[0], error)
+        refused = None if error is None else next((part for part in attempt.parts if part.claim_end()), None)
+        if error is not None and refused is not None:
+            self._refuse(refused, _outcome(error))
+
+    def _refuse(self, attempt: BaseAttempt, outcome: events.Outcome) -> None:
+        fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
+        self._dispatch(events.Refused(**fields, outcome=outcome, waited=waited, position=attempt.position))
 
     def found(self, attempt: BaseAttempt, outcome: str) -> None:
-        """Tell that a key of `once` had a record."""
+        """Report that a key of `once` had a record."""
         attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
-        self._tell(events.Found(**fields, outcome=outcome, waited=waited))
+        self._dispatch(events.Found(**fields, outcome=outcome, waited=waited))
 
     def admitted(self, attempt: LimitAttempt, *, exceeded: bool) -> None:
-        """Tell that a limiter has admitted a call."""
+        """Report that a limiter has admitted a call."""
+        attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
-        self._tell(events.Admitted(**fields, cost=attempt.request.cost, waited=waited, exceeded=exceeded))
+        self._dispatch(events.Admitted(**fields, cost=attempt.request.cost, waited=waited, exceeded=exceeded))
 
     def ended(self, lease: LeaseState) -> None:
-        """Tell that a holder let its lease go, whether or not the server has confirmed that."""
+        """Report that a holder let its lease go, whether or not the server has confirmed that."""
         if lease.claim_end():
-            self._tell(_end_of(lease))
+            self._dispatch(_end_of(lease))
 
     # --- apart
 
     def lost(self, lease: LeaseState, cause: events.LossCause, reason: str) -> None:
-        """Tell of a loss."""
+        """Report a loss."""
         if lease.claim_end():
-            self._tell_apart(_loss_of(lease, cause, reason))
+            self._dispatch_apart(_loss_of(lease, cause, reason))
 
     def closed(self, lease: LeaseState) -> None:
-        """Tell that the client of a holder was closed."""
+        """Report that the client of a holder was closed."""
         self.lost(lease, "closed", CLOSED)
 
     def wanted(self, lease: LeaseState, told: Wanted) -> None:
-        """Tell that a holder is asked to end."""
+        """Report that a holder is asked to end."""
         fields = {**_of(lease.request), "fence": lease.fence, "by": told.by}
-        self._tell_apart(events.Wanted(**fields, reason=told.reason, grace=told.grace))
+        self._dispatch_apart(events.Wanted(**fields, reason=told.reason, grace=told.grace))
 
     def renewal_failed(self, reason: object) -> None:
-        """Tell that a renewal was refused or got no answer."""
-        self._tell_apart(events.RenewalFailed(at=unix_time(), reason=str(reason)))
+        """Report that a renewal was refused or got no answer."""
+        self._dispatch_apart(events.RenewalFailed(at=unix_time(), reason=str(reason)))
 
     def outage(self, change: OutageBegins | OutageEnds) -> None:
-        """Tell of the beginning or the end of an outage."""
+        """Report the beginning or the end of an outage."""
         now = unix_time()
         if isinstance(change, OutageBegins):
             leases, reason, _, ends_in = change
-            self._tell_apart(events.OutageBegan(at=now, leases=leases, ends_in=ends_in, reason=reason))
+            self._dispatch_apart(events.OutageBegan(at=now, leases=leases, ends_in=ends_in, reason=reason))
         else:
-            self._tell_apart(events.OutageEnded(at=now, leases=change.leases, lasted=change.lasted))
+            self._dispatch_apart(events.OutageEnded(at=now, leases=change.leases, lasted=change.lasted))
 
     def connected(self, server: str) -> None:
-        """Tell of a new connection."""
-        self._tell_apart(events.Connected(at=unix_time(), server=server))
+        """Report a new connection."""
+        self._dispatch_apart(events.Connected(at=unix_time(), server=server))
 
-    def _tell(self, event: events.Event) -> None:
-        for listener in self.listeners:
+    def _dispatch(self, event: events.Event) -> None:
+        for listener in [*self._listeners]:
             listener.take(event)
 
-    def _tell_apart(self, event: events.Event) -> None:
+    def _dispatch_apart(self, event: events.Event) -> None:
         if len(_apart) < MAX_WAITING:
             try:
-                _apart.call(partial(self._tell, event))
+                _apart.call(partial(self._dispatch, event))
             except RuntimeError:  # the interpreter is ending
                 return
 
