@@ -358,7 +358,8 @@ class Limits(Scripts):
         elif what == "limit_resize":
             self.run(what, [*keys, *windows], [choice((0, 0, 1)), "me", "rates", packed])
         else:
-            self.run(what, [keys[0], keys[1], keys[3], *windows], [choice((0, 1)), packed])
+            periods = doubles(*(per_ms for _, per_ms in rates))
+            self.run(what, [keys[0], keys[1], keys[3], *windows], [periods])
 
 
 class Bursts(Scripts):
@@ -370,11 +371,14 @@ class Bursts(Scripts):
         choice = self.random.choice
         keys = self.keys(choice(self.names[:2]), ("burst", "tombstones"))
         what, token = (
-            choice(["enter"] * 7 + ["cancel"] + ["put", "take"] * 3 + ["done"] * 2),
+            choice(["enter"] * 7 + ["cancel", "inspect"] + ["put", "take"] * 3 + ["done"] * 2),
             f"t{self.random.randrange(12)}",
         )
         if what in ("put", "take", "done"):
             self.item(what, token)
+            return
+        if what == "inspect":
+            self.run("debounce_inspect", [keys[0], keys[0].replace("burst", "items")], [])
             return
         left_us, ticket = choice(((20_000, 0), (700_000, 0), (-1, self.now_us - 900_000), (9_000, self.now_us)))
         times = doubles(choice((1, 20, 700)), choice((20, 700, float("inf"))), left_us, ticket)

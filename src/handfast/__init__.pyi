@@ -103,6 +103,7 @@ from handfast.errors import WaitTimeout as WaitTimeout
 from handfast.errors import WouldDeadlock as WouldDeadlock
 from handfast.records import Advance as Advance
 from handfast.records import AuditEntry as AuditEntry
+from handfast.records import DebounceStatus as DebounceStatus
 from handfast.records import Hold as Hold
 from handfast.records import Holder as Holder
 from handfast.records import LatchStatus as LatchStatus
@@ -171,6 +172,7 @@ __all__ = [
     "Change",
     "ClientClosed",
     "Debounce",
+    "DebounceStatus",
     "Duration",
     "Election",
     "Group",

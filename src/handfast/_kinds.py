@@ -31,6 +31,8 @@ class ObjectKind(NamedTuple):
     """The classes in `handfast.records` that methods return."""
     limit: int | None = None
     """The permits of a name, for kinds with leases; 0 where requests bring the number. None for kinds without leases."""
+    parts: tuple[str, ...] = ("state",)
+    """The keys of a name by which `Handfast.names` finds it; ``window`` stands for one with a number behind it."""
 
 
 KINDS: Mapping[str, ObjectKind] = {
@@ -57,18 +59,29 @@ KINDS: Mapping[str, ObjectKind] = {
     ),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(
-        {"limiter": ("Limiter", "Admission")}, "limit", records=("LimiterStatus", "Rate", "RateStatus")
+        {"limiter": ("Limiter", "Admission")},
+        "limit",
+        records=("LimiterStatus", "Rate", "RateStatus"),
+        parts=("queue", "settings", "window"),
     ),
-    "debounce": ObjectKind({"debounce": ("Debounce",)}, "debounce"),
-    "latch": ObjectKind({"latch": ("Latch",)}, "latch", commands=("del",), records=("LatchStatus",)),
+    "debounce": ObjectKind(
+        {"debounce": ("Debounce",)}, "debounce", records=("DebounceStatus",), parts=("burst", "items")
+    ),
+    "latch": ObjectKind(
+        {"latch": ("Latch",)}, "latch", commands=("del",), records=("LatchStatus",), parts=("parts", "watchers")
+    ),
     "autocomplete": ObjectKind(
-        {"autocomplete": ("Autocomplete",)}, "names", commands=("unlink", "zadd", "zcard", "zrangebylex", "zrem")
+        {"autocomplete": ("Autocomplete",)},
+        "names",
+        commands=("unlink", "zadd", "zcard", "zrangebylex", "zrem"),
+        parts=(),
     ),
     "scores": ObjectKind(
         {"scores": ("Scores",)},
         "scores",
         commands=("unlink", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrange"),
         records=("Advance", "Scored"),
+        parts=(),
     ),
 }
 """By the word in the keys."""

@@ -16,6 +16,7 @@ from handfast.arguments import Duration, Kind
 __all__ = [
     "Advance",
     "AuditEntry",
+    "DebounceStatus",
     "Hold",
     "Holder",
     "LatchStatus",
@@ -59,6 +60,8 @@ class Holder:
         value: Data that its holder shows to others, as the ``value`` of an election; without it the empty text.
         slot: The number that its holder has from `SemaphoreLease.slot`; None without one.
         wanted: Seconds until it is revoked, since a later request has asked its holder to end; None unless one has.
+        ttl: The length of the lease in seconds, as its holder requested it: how much is left at once after a renewal. Without
+            an `at_least`, and what an ``extend`` has changed since.
     """
 
     token: str
@@ -74,6 +77,7 @@ class Holder:
     value: str = ""
     slot: int | None = None
     wanted: float | None = None
+    ttl: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class Waiter:
         lock_all: True if it is requested by `lock_all`, together with other names.
         value: Data that it shows to others; see `Holder.value`.
         head_start: Seconds by which it counts as earlier than it joined; 1,000 days for a request that preempts.
+        silent_for: Seconds since its client was last heard of. A waiter that lives asks every 20 s or more often; after
+            60 s it counts as gone, and is not listed any more.
     """
 
     token: str
@@ -103,6 +109,7 @@ class Waiter:
     lock_all: bool
     value: str = ""
     head_start: float = 0.0
+    silent_for: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +211,19 @@ class NameStatus:
         kind: What it is the name of.
         name: The name.
         status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know
-            the limit: it is 0. While leases or requests are listed it is the largest that they have brought.
+            the limit: it is 0. While leases or requests are listed it is the largest that they have brought. Of a limiter,
+            a debounced name or a latch it is the status of that kind.
+        recorded: What is recorded of a key of `once`; None if nothing is, or if it was not asked for.
     """
 
     kind: Kind
     name: str
-    status: LockStatus
+    status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus
+    recorded: OnceStatus | None = None
 
     def __str__(self) -> str:
         """Return a line for a log: ``lock 'a': not held; 0 waiting``."""
-        return f"{self.kind} {self.name!r}: {self.status}"
+        return f"{self.kind} {self.name!r}: {self.recorded or self.status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +296,8 @@ class RateStatus:
     """How much is left under one rate.
 
     Attributes:
-        limit: What may be admitted within a period.
+        limit: What may be admitted within a period; 0 in `NameStatus` where the server does not know it: clients bring their own
+            rates, and no one waits.
         per: The period, in seconds.
         used: What was admitted within the last period. More than `limit` after `Admission.settle` with a larger cost,
             after a `Limiter.resize` to less, and where a limiter does not enforce its rates.
@@ -302,7 +313,7 @@ class RateStatus:
 
     def __str__(self) -> str:
         """Return it as a part of a line: ``2 of 5 used in 60 s``."""
-        return f"{self.used:,} of {self.limit:,} used in {self.per:,g} s"
+        return f"{self.used:,}{f' of {self.limit:,}' if self.limit else ''} used in {self.per:,g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,12 +326,14 @@ class LimiterStatus:
         paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
         last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is
             none. A pause is remembered for a second more than it lasts, and that rates were removed for an hour.
+        longest_wait: Seconds for which the first of the queue has waited; None if no one waits.
     """
 
     rates: tuple[RateStatus, ...]
     waiting: int
     paused_for: float = 0.0
     last: OperatorAction | None = None
+    longest_wait: float | None = None
 
     def __str__(self) -> str:
         """Return a line for a log: ``2 of 5 used in 60 s; 0 waiting; paused for 12.0 s by web-3:4711``."""
@@ -399,18 +412,47 @@ class LatchStatus:
 
     Attributes:
         done: The parts done, in the order in which they were done; at most the first 1,000.
-        left: The number of parts still to be done; 0 if the latch is open.
+        left: The number of parts still to be done; 0 if the latch is open. None in `NameStatus`: only clients know how
+            many a latch has.
         waiting: The number of waiting threads, and of event loops with waiting tasks. A caller that gave up or died
             counts for up to 15 seconds.
+        number: How many parts are done.
     """
 
     done: tuple[str, ...]
-    left: int
+    left: int | None
     waiting: int
+    number: int = 0
 
     def __str__(self) -> str:
         """Return a line for a log: ``5 to be done; 2 waiting``."""
+        if self.left is None:
+            return f"{self.number:,} done; {self.waiting:,} waiting"
         return f"{f'{self.left:,} to be done' if self.left else 'open'}; {self.waiting:,} waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class DebounceStatus:
+    """How far a burst of calls of a debounced name is, at an instant of the server.
+
+    Attributes:
+        waiting: 1 while a call waits for its time, else 0.
+        burst_for: Seconds since the first call of the burst; None if no call waits.
+        due_in: Seconds until the newest call runs, if no other comes; None if no call waits.
+        items: The items that no run has done; see `Debounce.collect`.
+    """
+
+    waiting: int
+    burst_for: float | None
+    due_in: float | None
+    items: int
+
+    def __str__(self) -> str:
+        """Return a line for a log: ``due in 3.2 s, calls for 40.0 s; 2 items``."""
+        due = (
+            "no call waits" if self.due_in is None else f"due in {self.due_in:.1f} s, calls for {self.burst_for:.1f} s"
+        )
+        return f"{due}; {self.items:,} item{'s' * (self.items != 1)}"
 
 
 @dataclass(frozen=True, slots=True)

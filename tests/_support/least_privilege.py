@@ -45,6 +45,8 @@ USED = {
     "test_machines": list(NAMESPACED),
     "test_every_kind": list(NAMESPACED),
     "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
+    "test_names_of_all_kinds": ["debounce", "latch", "limiter", "once", "operate"],
+    "test_cli_all_kinds": ["debounce", "latch", "limiter", "once", "operate"],
     "test_limiter": ["limiter"],
     "test_once_uses": ["once"],
     "test_once": ["lock", "once"],

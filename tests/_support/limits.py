@@ -90,15 +90,14 @@ class LimitScripts(Scripts):
 
     def inspect(self):
         """Return the number of waiters, and for each rate what is used and until when."""
-        tag, now_us, waiting, self.paused_us, self.last, shown = self.look()
+        tag, now_us, waiting, self.paused_us, self.last, self.set_rates, shown, self.first_us, _ = self.look()
         assert tag == "state"
         assert now_us == getattr(self.client, "now_us", now_us)
         return waiting, list(zip(shown[::2], shown[1::2], strict=True))
 
     def look(self):
         keys = [self.key("queue"), self.key("waiting"), self.key("settings"), *self.windows]
-        args = {"follows": int(self.follows), "rates": self.packed_rates}
-        return self.call(self.load("limit_inspect"), keys, args)
+        return self.call(self.load("limit_inspect"), keys, {"periods": doubles(*(per_ms for _, per_ms in self.rates))})
 
     def window(self, per_ms=None):
         """Return the admissions of a window, by default the first one: the times of tokens with their costs.

@@ -90,7 +90,7 @@ def join(calls: Sequence[Call]) -> Call:
     if first.waiter and joining is not None:
         names = b"".join([part for call in calls for part in (_LENGTH, call.token, call.caller)])
         args = keys + bulk(names) + joining.kind
-        return Call(ACQUIRE.prefix_for(number, 3), args, waiter=first.waiter, wants=first.wants)
+        return Call(ACQUIRE.prefix_for(number, 3), args, waiter=first.waiter, wants=first.wants, value=first.value)
     names = b"".join([part for call in calls for part in (_LENGTH, call.token)])
     return Call(RELEASE.prefix_for(number, 1), keys + bulk(names))
 

@@ -17,7 +17,7 @@ from handfast._engine.effects import Acknowledgement, Answer, Call, Found, Joini
 from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
-from handfast._engine.records import encode_label, owner_text, reason_word, words_of
+from handfast._engine.records import encode_label, owner_text, reason_word, ttl_word, words_of
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 from handfast._engine.slots import slot_of_key
@@ -167,8 +167,9 @@ class PermitRequest(Request):
         self._keys = b"".join(keys)
         self._head = b"%b$%d\r\n" % (self._keys, TOKEN_SIZE)
         self._whole_grant = bulk(grant_ms)
-        self._value = words_of(options.value, options.head_start_us)
-        self._join = Joining(keys[0], self._whole_grant) if limit == 1 and not self._value else None
+        words = words_of(options.value, options.head_start_us)
+        self._value = words + ttl_word(options.ttl_ms)
+        self._join = Joining(keys[0], self._whole_grant) if limit == 1 and not words else None
         self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, -options.head_start_us))
         self._tail = b"\r\n" + self._queue
         self._try_tail = b"\r\n" + bulk(doubles(grant_ms, 0, max_waiters, 0))
@@ -384,4 +385,5 @@ class MultiRequest(Request):
 
     def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"", caller: int = 0) -> Call:
         prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))
-        return Call(prefix, self._keys + args, waiter=waiter, wants=waiter and doubles(1, 1, 0, caller))
+        value = ttl_word(self.options.ttl_ms) if waiter else b""
+        return Call(prefix, self._keys + args, waiter=waiter, wants=waiter and doubles(1, 1, 0, caller), value=value)

@@ -88,12 +88,13 @@ def key_pattern(namespace: str, pieces: Iterable[str], part: str) -> str:
     return f"{start}*:{name}{end}:{part}"
 
 
-def read_key(namespace: str, key: str) -> KeySet | None:
-    """Return the keys of the name whose key `key_pattern` matches; None if it is none that we have made."""
+def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
+    """Return the keys of the name that has this key, and its part; None if it is no key of a name in this namespace."""
     start, _, end = _frame(namespace)
-    kind, _, encoded = key[len(start) : key.rindex(f"{end}:")].partition(":")
+    kind, _, rest = key.removeprefix(start).partition(":")
+    encoded, _, part = rest.partition(f"{end}:")
     name, *parts = map(unquote, encoded.split(SEPARATOR))
-    return KeySet(namespace, kind, name, tuple(parts)) if all((name, *parts)) else None
+    return (KeySet(namespace, kind, name, tuple(parts)), part) if part and all((name, *parts)) else None
 
 
 def _frame(namespace: str) -> tuple[str, str, str]:

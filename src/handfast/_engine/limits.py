@@ -58,6 +58,7 @@ class LimitRequest(ObjectRequest):
             follows=int(bool(set_rates)),
             cost=cost,
             rates=b"".join(doubles(*rate) for rate in self.rates),
+            periods=doubles(*(rate.per_ms for rate in self.rates)),
             windows=[f"window:{rate.per_ms}" for rate in self.rates],
         )
         self._join: Joining | None = None

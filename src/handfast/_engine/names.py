@@ -1,8 +1,8 @@
-"""Which names there are: a SCAN for the keys of their states, and calls that inspect several names at once.
+"""Which names there are: a SCAN for their keys, and calls that inspect several names at once.
 
 There is no registry of names. It would cost every acquire a write, and it would list names that are gone. A pattern
-without wildcards needs no SCAN, unless it has a ``|``: of `once` and of a partition that may stand between the name and its parts, or
-within one of them.
+without wildcards needs no SCAN, but for two things: a ``|`` may stand between a name and its parts, or within one of
+them; and the periods of a limiter are in the names of its keys.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from handfast._engine.calls import INSPECT, PARTS
 from handfast._engine.effects import Call
 from handfast._engine.keys import SEPARATOR, KeySet, key_pattern, read_key
-from handfast._engine.script import command, pack
+from handfast._engine.packing import doubles
+from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
 from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
-__all__ = ["INSPECTED", "LIMITS", "SCANNED", "NamePattern", "inspect_all"]
+__all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""
@@ -28,57 +29,111 @@ LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if ki
 INSPECTED = 25
 """Names that one call inspects, so that it does not keep the server from others for long."""
 
+OUTCOME_BYTES = 400
+"""What is read of a record of `once`: all but its result, or the end of it."""
+
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
+
+_KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch"})
+"""Kinds whose names may have parts behind them."""
 
 _WILDCARD = re.compile(r"\*|\?|\[(!?+\]?+[^\]]*)\]")
 """The wildcards of `fnmatch`. A set of one character stands for that character."""
 
 
+class Found(NamedTuple):
+    """A key of a name that matches."""
+
+    place: KeySet
+    part: str
+    """What the key is of the name: one of `ObjectKind.parts`, or ``result`` of `once`."""
+    period: int | None
+    """Of the window of a limiter, in milliseconds."""
+
+
 class NamePattern:
     """A shell pattern for the names of some kinds, such as ``order:*``: ``*``, ``?`` and ``[abc]``, as in `fnmatch`."""
 
-    __slots__ = ("_kinds", "_match", "_matches", "_namespace", "exact", "text")
+    __slots__ = ("_kinds", "_matches", "_namespace", "_parts", "_pieces", "_sought", "exact", "recorded", "text")
 
-    def __init__(self, namespace: str, text: str, kinds: Iterable[Kind]) -> None:
+    def __init__(self, namespace: str, text: str, kinds: Iterable[Kind], *, recorded: bool = False) -> None:
         utf8(text, "a pattern")
         self.text = text
+        self.recorded: bool = recorded
+        """Whether keys of `once` are found of which something is recorded, and no one runs or waits for them."""
         self._namespace, self._kinds = namespace, tuple(kinds)
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
         pieces = _literals(text)
-        has_parts = SEPARATOR in text and not {"once", "partition"}.isdisjoint(self._kinds)
+        has_parts = SEPARATOR in text and not _KEYED.isdisjoint(self._kinds)
         self.exact = pieces[0] if len(pieces) == 1 and not has_parts else None
         """The only name that matches; None if there are several, or it may have parts."""
         self._matches = re.compile(fnmatch.translate(text)).match
-        self._match = key_pattern(namespace, [word for piece in pieces for word in piece.split(SEPARATOR)], PARTS[0])
+        self._pieces = [word for piece in pieces for word in piece.split(SEPARATOR)]
+        self._parts: dict[str, set[str]] = {kind: set(KINDS[kind].parts) for kind in self._kinds}
+        if recorded and "once" in self._parts:
+            self._parts["once"].add("result")
+        self._sought = [kind for kind in self._kinds if self.exact is None or kind == "limiter"]
+        """The kinds that need a SCAN."""
 
     def places(self) -> list[KeySet]:
-        """Return the places of the only name that matches, one of each kind."""
-        return [KeySet(self._namespace, kind, self.exact or "") for kind in self._kinds]
+        """Return the places of the only name that matches, one of each kind that needs no SCAN."""
+        if self.exact is None:
+            return []
+        return [KeySet(self._namespace, kind, self.exact) for kind in self._kinds if kind not in self._sought]
 
-    def scan(self, cursor: bytes) -> Call:
-        """Look for names from a cursor on, which is ``0`` at first.
-
-        Keys of another type than a state's are not ours.
-        """
-        args = (cursor, "MATCH", self._match, "COUNT", SCANNED, "TYPE", "hash")
+    def scan(self, cursor: bytes) -> Call | None:
+        """Look for keys from a cursor on, which is ``0`` at first; None if no kind needs it."""
+        parts = set[str]().union(*(self._parts[kind] for kind in self._sought))
+        if not parts:
+            return None
+        part = parts.pop() if len(parts) == 1 else "*"
+        args = (cursor, "MATCH", key_pattern(self._namespace, self._pieces, part), "COUNT", SCANNED)
         return Call(command("SCAN", len(args)), pack(args))
 
-    def found(self, keys: Iterable[bytes]) -> list[KeySet]:
-        """Return the places of those names that match.
+    def found(self, keys: Iterable[bytes]) -> list[Found]:
+        """Return those keys by which a name that matches is found.
 
         The server's pattern is coarser: a name is encoded there, so that ``?`` may stand for several characters, and a
         part of it may look like a kind.
         """
-        places = (read_key(self._namespace, key.decode(errors="replace")) for key in keys)
-        return [place for place in places if place and place.kind in self._kinds and self._matches(place.name)]
+        found = []
+        for key in keys:
+            read = read_key(self._namespace, key.decode(errors="replace"))
+            if read is None:
+                continue
+            place, part = read
+            part, _, period = part.partition(":")
+            is_whole = period.isdecimal() if part == "window" else not period
+            if is_whole and part in self._parts.get(place.kind, ()) and self._matches(place.name):
+                found.append(Found(place, part, int(period) if period else None))
+        return found
 
 
-def inspect_all(places: Sequence[KeySet], max_shown: int) -> Call:
-    """Read the states of several names, with so many holders and waiters of each."""
-    keys = [place.key(part) for place in places for part in PARTS]
-    return Call(INSPECT.prefix_for(len(keys), 1), pack((*keys, max_shown)))
+def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequence[int]] = ()) -> Call:
+    """Read the states of several names of one kind, or of several with leases.
+
+    Of kinds with leases it lists so many holders and waiters of each, of a latch so many parts. A latch stands alone here.
+    ``periods`` are those of each limiter, in milliseconds.
+    """
+    kind = places[0].kind
+    if kind in LIMITS:
+        keys = [place.key(part) for place in places for part in PARTS]
+        return Call(INSPECT.prefix_for(len(keys), 1), pack((*keys, max_shown)))
+    script = load(f"{KINDS[kind].scripts}_inspect")
+    own = script.header.keys[: len(script.header.keys) - script.header.more_keys]
+    keys = []
+    for number, place in enumerate(places):
+        windows = [f"window:{period}" for period in periods[number]] if kind == "limiter" else []
+        keys += [place.key(part) for part in (*own, *windows)]
+    args = [doubles(*each) for each in periods] if kind == "limiter" else [max_shown] * (kind == "latch")
+    return Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)))
+
+
+def outcome(place: KeySet) -> Call:
+    """Read what is recorded of a key of `once`, but for its result."""
+    return Call(command("GETRANGE", 3), pack((place.key("result"), 0, OUTCOME_BYTES - 1)))
 
 
 def _literals(pattern: str) -> list[str]:

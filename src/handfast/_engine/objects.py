@@ -101,7 +101,7 @@ class ObjectRequest:
         header, packs, fixed = script.header, contract_of(script.name).packs, self.fixed
         keys = [*header.keys[: len(header.keys) - header.more_keys]]
         if header.more_keys:
-            keys += fixed[header.keys[-1]]
+            keys += fixed.get(header.keys[-1], ())  # none where they are those of further names
         names = [*header.args[: len(header.args) - header.more_args]]
         wants = None
         if names[-1:] == [WANTS]:

@@ -5,10 +5,10 @@ The twin of ``lua/lib/record.lua``.
     mark weight limit claim_ms caller, as doubles, and inbox control label words..., as text
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
-words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``slot`` the number of a
-holder, ``ahead`` the head start of a request in microseconds, ``wanted`` when a holder that is to end is revoked,
-``hold`` the end of an operator's hold, and ``reason`` why. A reader passes over words whose names it does not
-know.
+words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``ttl`` the length of the
+lease in milliseconds where it is not the default one, ``slot`` the number of a holder, ``ahead`` the head start of a
+request in microseconds, ``wanted`` when a holder that is to end is revoked, ``hold`` the end of an operator's hold, and
+``reason`` why. A reader passes over words whose names it does not know.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+from handfast._engine.defaults import DEFAULT_TTL_S
 
 __all__ = [
     "Action",
@@ -26,8 +28,11 @@ __all__ = [
     "read_action",
     "read_record",
     "reason_word",
+    "ttl_word",
     "words_of",
 ]
+
+DEFAULT_TTL_MS = round(DEFAULT_TTL_S * 1000)
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
@@ -56,6 +61,8 @@ class Record(NamedTuple):
     """Of an operator's hold its end, in microseconds on the server's clock."""
     reason: str = ""
     """Of an operator's hold."""
+    ttl_ms: int = DEFAULT_TTL_MS
+    """The length of its lease, as it was requested."""
 
     @property
     def of_several(self) -> bool:
@@ -88,6 +95,11 @@ def words_of(value: str, ahead_us: int) -> bytes:
     return (f"{words} ahead={ahead_us}" if ahead_us else words).encode()
 
 
+def ttl_word(ttl_ms: int) -> bytes:
+    """The word of a record for the length of a lease; empty for the default one."""
+    return b"" if ttl_ms == DEFAULT_TTL_MS else f" ttl={ttl_ms}".encode()
+
+
 def reason_word(reason: str) -> bytes:
     """The word of a record with an operator's reason."""
     return f" reason={encode_label(reason)}".encode()
@@ -110,6 +122,8 @@ def read_record(text: bytes) -> Record | None:
     number, wanted = int(slot) if slot else None, named.get("wanted")
     wanted_us, hold = int(wanted) if wanted else None, named.get("hold")
     found = Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, number, ahead_us, wanted_us)
+    if "ttl" in named:
+        found = found._replace(ttl_ms=int(named["ttl"]))
     if hold is None:
         return found
     return found._replace(hold_us=int(hold), reason=printable(unquote(named.get("reason", ""))))

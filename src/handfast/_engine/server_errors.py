@@ -48,6 +48,7 @@ _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 _COMMAND = r"run the '([\w|]+)' command"
 _USES = {
     "scan": " --for names",
+    "getrange": " --for operate",
     "info": " --for check_server",
     "config|get": " --for check_server",
     "wait": " --for min_replicas",

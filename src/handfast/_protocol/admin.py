@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.constants import WAIT_MS
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_action, read_record
 from handfast._kinds import MAX_PERMITS
@@ -75,6 +76,7 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
                 record.value,
                 record.slot,
                 wanted,
+                record.ttl_ms / 1000,
             )
         )
     waiters = []
@@ -84,9 +86,9 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
             record.weight >= (resized or record.limit),
         )
         owner, label, is_all, ahead = record.owner, record.label, record.of_several, record.ahead_us / 1e6
-        waiters.append(
-            Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all, record.value, ahead)
-        )
+        silent_for = max(0.0, WAIT_MS / 1000 - (record.mark - now_us) / 1e6) if record.mark else 0.0
+        common = owner, is_all, record.value, ahead, silent_for
+        waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, *common))
     free = 0 if used < 0 or on_hold is not None else max(0, limit - used)
     waited, last = waited_us / 1e6, last_action(noted)
     ago = max(0, now_us - fence) / 1e6 if fence else None

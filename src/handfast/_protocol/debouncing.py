@@ -16,7 +16,7 @@ or died, or failed, is done by some later run.
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handfast._engine.effects import Answer, Park, Steps, Waking
 from handfast._engine.objects import ObjectRequest
@@ -24,7 +24,10 @@ from handfast._protocol.acquire import MAX_POLL_S
 from handfast._protocol.asking import ObjectAttempt, reply_to
 from handfast.errors import QueueFull
 
-__all__ = ["Batch", "collect", "end", "wait"]
+if TYPE_CHECKING:
+    from handfast.records import DebounceStatus
+
+__all__ = ["Batch", "collect", "end", "read_status", "status", "wait"]
 
 EARLY_S = 0.0005
 """How long after its time a call asks, in seconds: one that comes too early asks twice."""
@@ -89,6 +92,22 @@ def collect(attempt: ObjectAttempt, item: bytes, most: int, within_ms: int) -> S
     if [still_us] != made_us:  # the server has lost what it had
         items.append(item)
     return Batch(items, until_us, until)
+
+
+def status(request: ObjectRequest) -> Steps[DebounceStatus]:
+    """Read how far the burst is, and how many items there are."""
+    answer: Answer = yield request.call("inspect")
+    return read_status(answer.fields)
+
+
+def read_status(fields: list[Any]) -> DebounceStatus:
+    """Make the status of a reply of ``debounce_inspect``."""
+    from handfast.records import DebounceStatus
+
+    _, now_us, first_us, due_us, items = fields
+    if not due_us:
+        return DebounceStatus(0, None, None, items)
+    return DebounceStatus(1, max(0, now_us - first_us) / 1e6, max(0, due_us - now_us) / 1e6, items)
 
 
 def end(request: ObjectRequest, token: bytes, batch: Batch, *, done: bool) -> Steps[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.objects import ObjectRequest
@@ -12,7 +12,7 @@ from handfast._protocol.asking import batches, change
 if TYPE_CHECKING:
     from handfast.records import LatchStatus
 
-__all__ = ["done", "forget", "status"]
+__all__ = ["done", "forget", "read_status", "status"]
 
 SHOWN = 1000
 """Parts listed by a status."""
@@ -34,8 +34,14 @@ def forget(request: ObjectRequest) -> Steps[bool]:
 
 def status(request: ObjectRequest) -> Steps[LatchStatus]:
     """Read the parts done, and the number of waiters."""
+    answer: Answer = yield request.call("inspect", shown=SHOWN)
+    return read_status(answer.fields, request.fixed["count"])
+
+
+def read_status(fields: list[Any], count: int | None) -> LatchStatus:
+    """Make the status of a reply of ``latch_inspect``; of a latch that opens with so many parts, if that is known."""
     from handfast.records import LatchStatus
 
-    answer: Answer = yield request.call("inspect", shown=SHOWN)
-    _, done, waiting, names = answer.fields
-    return LatchStatus(tuple(name.decode() for name in names), max(0, request.fixed["count"] - done), waiting)
+    _, done, waiting, names = fields
+    left = None if count is None else max(0, count - done)
+    return LatchStatus(tuple(name.decode() for name in names), left, waiting, done)

@@ -16,12 +16,13 @@ the same object, since its attempt's request is taken over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._engine.keys import KeySet
-from handfast._engine.limits import LimitRequest, read_limits
+from handfast._engine.limits import Limit, LimitRequest, read_limits
 from handfast._engine.names import SCANNED
 from handfast._engine.script import command, pack
 from handfast._protocol.acquire import (
@@ -37,13 +38,27 @@ from handfast.errors import HandfastError, LimitExceeded, QueueFull
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
-__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "periods", "reset", "resize", "settle", "status"]
+__all__ = [
+    "Decision",
+    "LimitAttempt",
+    "acquire",
+    "pause",
+    "periods",
+    "read_status",
+    "reset",
+    "resize",
+    "settle",
+    "status",
+]
 
 EARLY_S = 0.0005
 """How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
 
 TAKEOVER_S = 1.0
 """How long after that time the second waiter asks, in seconds, in case the first one does not come."""
+
+SET_RATES = 5
+"""The place in the reply of ``limit_inspect`` of the rates that are set."""
 
 MIN_RETRY_S = 0.001
 """The least ``retry_after`` of a call that is not admitted, in seconds."""
@@ -159,24 +174,36 @@ def periods(place: KeySet, slot: int | None) -> Steps[list[int]]:
 
 def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
     """Read the state of a limiter. Return it, and the request under the rates that count."""
-    answer: Answer = yield request.call("inspect")
-    while answer.fields[0] == b"rates":
-        request = request.under(read_limits(answer.fields[1]))
-        answer = yield request.call("inspect")
-    return request, answer
+    while True:
+        answer: Answer = yield request.call("inspect")
+        under = request.under(read_limits(answer.fields[SET_RATES]))
+        if under.rates == request.rates:
+            return under, answer
+        request = under
 
 
 def status(request: LimitRequest) -> Steps[LimiterStatus]:
     """Read how full the windows are, how many wait, how long a pause lasts, and the last change."""
+    request, answer = yield from _inspect(request)
+    return read_status(answer.fields, [rate.per_ms for rate in request.rates], request.rates)
+
+
+def read_status(fields: Sequence[Any], periods: Sequence[int], rates: Sequence[Limit] = ()) -> LimiterStatus:
+    """Make the status of a reply of ``limit_inspect`` for windows with these periods, the shortest first.
+
+    Without ``rates`` it takes those that are set, or else those of the first waiter. Where there are neither, the limits are 0.
+    """
     from handfast.records import LimiterStatus, RateStatus
 
-    request, answer = yield from _inspect(request)
-    _, _, waiting, paused_us, noted, shown = answer.fields
-    rates = [
-        RateStatus(rate.limit, rate.per_ms / 1000, used, max(0, rate.limit - used), reset_us / 1e6)
-        for rate, used, reset_us in zip(request.rates, shown[::2], shown[1::2], strict=True)
-    ]
-    return LimiterStatus(tuple(rates), waiting, paused_us / 1e6, last_action(noted))
+    _, now_us, waiting, paused_us, noted, set_rates, shown, first_us, first_rates = fields
+    windows = dict(zip(periods, zip(shown[::2], shown[1::2], strict=True), strict=True))
+    rates = rates or read_limits(set_rates or first_rates) or [Limit(0, per_ms) for per_ms in periods]
+    found = []
+    for limit, per_ms in rates:
+        used, reset_us = windows.get(per_ms, (0, 0))
+        found.append(RateStatus(limit, per_ms / 1000, used, max(0, limit - used), reset_us / 1e6))
+    longest = max(0, now_us - first_us) / 1e6 if first_us else None
+    return LimiterStatus(tuple(found), waiting, paused_us / 1e6, last_action(noted), longest)
 
 
 def _wait(

@@ -3,58 +3,138 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
-from handfast._engine.names import INSPECTED, LIMITS, NamePattern, inspect_all
+from handfast._engine.names import INSPECTED, LIMITS, NamePattern, inspect_all, outcome
+from handfast._protocol import debouncing, latching, limiting, once
 from handfast._protocol.admin import read_status
 from handfast.arguments import Kind
-from handfast.errors import UnknownLayout
-from handfast.records import NameStatus
+from handfast.errors import ServerRefused, UnknownLayout
+from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, OnceStatus
 
-__all__ = ["names"]
+__all__ = ["Search"]
+
 
 FENCE, GRANTS = 2, 7
 """Places in the reply of ``permit_inspect``. If all from the one to the other is 0, the server does not know the
 name."""
 
 
-def names(
-    pattern: NamePattern, cursor: bytes, max_shown: int, slot: int | None = None
-) -> Steps[tuple[bytes, list[NameStatus], UnknownLayout | None]]:
-    """Look for names from a cursor on.
+class Search:
+    """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys."""
 
-    Return the next cursor, which is ``0`` at the end, the names that were found, and the error for a name in another layout.
+    def __init__(self, pattern: NamePattern, listed: int) -> None:
+        self._pattern, self._listed = pattern, listed
+        self._limiters = dict[str, tuple[KeySet, set[int]]]()
+        """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
+        self._direct = pattern.places()
+        """The places that need no SCAN."""
+        self._seen = {place.tag for place in self._direct}
+        self.refused: UnknownLayout | None = None
+        """The error for a name in another layout."""
 
-    In a cluster those of the primary that has this slot. A name that the server does not know is left out. One may be
-    found twice: a SCAN promises no more.
-    """
-    if pattern.exact is None:
-        scanned: Answer = yield pattern.scan(cursor)._replace(slot=slot)
-        cursor, places = scanned.reply[0], pattern.found(scanned.reply[1])
-    else:
-        cursor, places = b"0", pattern.places()
-    found, refused = list[NameStatus](), None
-    size = INSPECTED if slot is None else 1  # one call can't inspect names of several slots
-    batches = [places[start : start + size] for start in range(0, len(places), size)]
-    while batches:
-        batch = batches.pop()
+    def look(self, cursor: bytes, slot: int | None = None) -> Steps[tuple[bytes, list[NameStatus]]]:
+        """Look for names from a cursor on. Return the next cursor, which is ``0`` at the end, and the names that were found.
+
+        In a cluster those of the primary that has this slot. A name that the server does not know is left out.
+        """
+        places, self._direct = self._direct, []
+        scan = self._pattern.scan(cursor)
+        if scan is None:
+            cursor = b"0"
+        else:
+            scanned: Answer = yield scan._replace(slot=slot)
+            cursor = scanned.reply[0]
+            places += self._new(scanned.reply[1])
+        size = INSPECTED if slot is None else 1  # one call can't inspect names of several slots
+        found = list[NameStatus]()
+        for some in _together(places, size):
+            found += yield from self._inspected(some)
+        if cursor == b"0":
+            limiters, self._limiters = [*self._limiters.values()], {}
+            for start in range(0, len(limiters), size):
+                batch = limiters[start : start + size]
+                periods = [sorted(each) for _, each in batch]
+                found += yield from self._inspected([place for place, _ in batch], periods)
+        return cursor, found
+
+    def _new(self, keys: Sequence[bytes]) -> list[KeySet]:
+        """Return the places that these keys show for the first time; limiters are kept for later."""
+        places = []
+        for place, _, period in self._pattern.found(keys):
+            if place.kind == "limiter":
+                periods = self._limiters.setdefault(place.tag, (place, set()))[1]
+                periods |= set() if period is None else {period}
+            elif place.tag not in self._seen:
+                self._seen.add(place.tag)
+                places.append(place)
+        return places
+
+    def _inspected(self, places: Sequence[KeySet], periods: Sequence[Sequence[int]] = ()) -> Steps[list[NameStatus]]:
+        """Inspect some places; if one is refused, each alone."""
         try:
-            found += yield from _inspected(batch, max_shown)
+            answer: Answer = yield inspect_all(places, self._listed, periods)
+        except ServerRefused as error:
+            is_strange = "WRONGTYPE" in error.reply  # what looks like a key of ours is none
+            if not (is_strange or isinstance(error, UnknownLayout)):
+                raise
+            found = list[NameStatus]()
+            if len(places) == 1:
+                if isinstance(error, UnknownLayout):
+                    self.refused = UnknownLayout(places[0].name, error.layout, reply=error.reply)
+                return found
+            for number, place in enumerate(places):
+                found += yield from self._inspected([place], periods[number : number + 1])
+            return found
+        found = []
+        states = [answer.reply] if len(places) == 1 else answer.reply
+        for number, (place, fields) in enumerate(zip(places, states, strict=True)):
+            record = None
+            if self._pattern.recorded and place.kind == "once":
+                record = yield from self._record(place, fields)
+            status = _status(place.kind, fields, *periods[number : number + 1])
+            if status is not None or record is not None:
+                status = status or read_status(fields, 1)
+                found.append(NameStatus(cast("Kind", place.kind), place.name, status, record))
+        return found
+
+    def _record(self, place: KeySet, fields: list[Any]) -> Steps[OnceStatus | None]:
+        """Read what is recorded of a key of `once`; None if nothing is."""
+        answer: Answer = yield outcome(place)
+        try:
+            return once.outcome(fields, once.read_record(place.name, answer.reply)) if answer.reply else None
         except UnknownLayout as error:
-            if len(batch) > 1:
-                batches += [[place] for place in batch]
-            else:
-                refused = UnknownLayout(batch[0].name, error.layout, reply=error.reply)
-    return cursor, found, refused
+            self.refused = error
+            return None
 
 
-def _inspected(batch: Sequence[KeySet], max_shown: int) -> Steps[list[NameStatus]]:
-    answer: Answer = yield inspect_all(batch, max_shown)
-    states = [answer.reply] if len(batch) == 1 else answer.reply
-    return [
-        NameStatus(cast("Kind", place.kind), place.name, read_status(fields, LIMITS[place.kind]))
-        for place, fields in zip(batch, states, strict=True)
-        if any(fields[FENCE:GRANTS])
-    ]
+def _together(places: Sequence[KeySet], size: int) -> list[list[KeySet]]:
+    """Cut places into those that one call inspects: any with leases, or of one kind without; a latch alone."""
+    groups = dict[str, list[KeySet]]()
+    for place in places:
+        groups.setdefault("" if place.kind in LIMITS else place.kind, []).append(place)
+    cut = []
+    for kind, some in groups.items():
+        most = 1 if kind == "latch" else size
+        cut += [some[start : start + most] for start in range(0, len(some), most)]
+    return cut
+
+
+def _status(
+    kind: str, fields: list[Any], periods: Sequence[int] = ()
+) -> LockStatus | LimiterStatus | DebounceStatus | LatchStatus | None:
+    """Read the reply of a script that inspects; None if the server does not know the name."""
+    match kind:
+        case "limiter":
+            limiter = limiting.read_status(fields, periods)
+            is_known = limiter.waiting or limiter.paused_for or limiter.last or any(rate.used for rate in limiter.rates)
+            return limiter if is_known else None
+        case "debounce":
+            burst = debouncing.read_status(fields)
+            return burst if burst.waiting or burst.items else None
+        case "latch":
+            latch = latching.read_status(fields, None)
+            return latch if latch.waiting or latch.done else None
+    return read_status(fields, LIMITS[kind]) if any(fields[FENCE:GRANTS]) else None

@@ -8,7 +8,7 @@ run has ended is recorded by its `release`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handfast._engine.effects import Answer, Found, Steps
 from handfast._engine.once import OnceRequest, Record, read_stored
@@ -20,7 +20,7 @@ from handfast.errors import LeaseLost, UnknownLayout
 if TYPE_CHECKING:
     from handfast.records import OnceStatus
 
-__all__ = ["begin", "forget", "found", "read", "status"]
+__all__ = ["begin", "forget", "found", "outcome", "read", "read_record", "status"]
 
 
 def begin(lease: LeaseState) -> Steps[None]:
@@ -40,12 +40,15 @@ def found(attempt: Attempt, recorded: Found, now: float) -> LeaseState:
 
 def status(request: OnceRequest) -> Steps[OnceStatus]:
     """Read who runs and who waits, and then what was recorded: what has ended in between is recorded by then."""
+    inspected: Answer = yield request.inspect()
+    return outcome(inspected.fields, (yield from read(request)))
+
+
+def outcome(fields: list[Any], record: Record | None) -> OnceStatus:
+    """Make the status of a reply of ``permit_inspect``, and of what was recorded after it."""
     from handfast.records import OnceStatus
 
-    inspected: Answer = yield request.inspect()
-    record = yield from read(request)
-    now_us = inspected.fields[1]
-    key = read_status(inspected.fields, request.limit)
+    now_us, key = fields[1], read_status(fields, 1)
     holder = key.holders[0] if key.holders else None
     if record is None:
         return OnceStatus("running" if holder else "idle", None, holder, key.waiting)
@@ -56,11 +59,14 @@ def status(request: OnceRequest) -> Steps[OnceStatus]:
 def read(request: OnceRequest) -> Steps[Record | None]:
     """Read what is recorded."""
     answer: Answer = yield request.read()
-    if answer.reply is None:
-        return None
-    if found := re.match(rb"layout \d+", answer.reply):  # lua/lib/outcome.lua
-        raise UnknownLayout(request.name, found[0].decode())
-    return read_stored(answer.reply)
+    return None if answer.reply is None else read_record(request.name, answer.reply)
+
+
+def read_record(name: str, stored: bytes) -> Record:
+    """Read a record, or its beginning. Raises UnknownLayout."""
+    if found := re.match(rb"layout \d+", stored):  # lua/lib/outcome.lua
+        raise UnknownLayout(name, found[0].decode())
+    return read_stored(stored)
 
 
 def forget(request: OnceRequest) -> Steps[bool]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from handfast._watch.looks import Look
 from handfast.metrics import Labels
-from handfast.records import LockStatus, NameStatus
+from handfast.records import LimiterStatus, LockStatus, NameStatus
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Exposition"]
 
@@ -28,6 +28,11 @@ METRICS = {
     "handfast_held": ("gauge", "Leases, those of an at_least included"),
     "handfast_waiting": ("gauge", "Requests in the queues"),
     "handfast_on_hold": ("gauge", "Names that an operator has put on hold"),
+    "handfast_paused": ("gauge", "Limiters that are paused"),
+    "handfast_limit_used_ratio": (
+        "gauge",
+        "How full the fullest limiter is, where its limit is known: 1 admits no more",
+    ),
     "handfast_oldest_hold_seconds": ("gauge", "For how long the oldest lease has been held"),
     "handfast_oldest_wait_seconds": ("gauge", "For how long the first request of a queue has waited"),
     "handfast_grants_total": ("counter", "Grants"),
@@ -75,6 +80,8 @@ class Exposition:
         seen: dict[Place, tuple[int, float]] = {}
         for found in look.names:
             key = found.kind, found.name
+            if not isinstance(found.status, LockStatus):
+                continue
             now = seen[key] = found.status.grants, found.status.waited
             before = now if self._seen is None else self._seen.get(key, (0, 0.0))
             if now[0] < before[0]:  # the server has forgotten the name in between
@@ -106,16 +113,29 @@ def _gauges(look: Look, place_of: Callable[[NameStatus], Place]) -> Iterator[Sam
     for one in look.findings:
         if one.severity in ("warning", "failure"):
             yield "handfast_finding", {"topic": one.topic, "severity": one.severity}, 1.0
-    groups = defaultdict[Place, list[LockStatus]](list)
+    groups = defaultdict[Place, list[NameStatus]](list)
     for found in look.names:
-        groups[place_of(found)].append(found.status)
-    for place, statuses in groups.items():
+        groups[place_of(found)].append(found)
+    for place, found_here in groups.items():
         named = _named(place)
-        yield "handfast_held", named, sum(status.holding for status in statuses)
-        yield "handfast_waiting", named, sum(status.waiting for status in statuses)
-        yield "handfast_on_hold", named, sum(status.hold is not None for status in statuses)
-        yield "handfast_oldest_hold_seconds", named, _most(one.held_for for each in statuses for one in each.holders)
-        yield "handfast_oldest_wait_seconds", named, _most(one.waited_for for each in statuses for one in each.waiters)
+        yield "handfast_waiting", named, sum(one.status.waiting for one in found_here)
+        statuses = [one.status for one in found_here if isinstance(one.status, LockStatus)]
+        if statuses:
+            yield "handfast_held", named, sum(status.holding for status in statuses)
+            yield "handfast_on_hold", named, sum(status.hold is not None for status in statuses)
+            yield (
+                "handfast_oldest_hold_seconds",
+                named,
+                _most(one.held_for for each in statuses for one in each.holders),
+            )
+            waits = (one.waited_for for each in statuses for one in each.waiters)
+            yield "handfast_oldest_wait_seconds", named, _most(waits)
+        limiters = [one.status for one in found_here if isinstance(one.status, LimiterStatus)]
+        if limiters:
+            yield "handfast_paused", named, sum(status.paused_for > 0 for status in limiters)
+            yield "handfast_oldest_wait_seconds", named, _most(status.longest_wait or 0.0 for status in limiters)
+            shares = (rate.used / rate.limit for each in limiters for rate in each.rates if rate.limit)
+            yield "handfast_limit_used_ratio", named, _most(shares)
 
 
 def _named(place: Place) -> dict[str, str]:

@@ -19,7 +19,7 @@ from handfast._engine.constants import CLAIM_MS, TOKEN_SIZE
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
-from handfast._engine.names import LIMITS, NamePattern
+from handfast._engine.names import LIMITS, NamePattern, outcome
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.options import LeaseOptions
 from handfast._engine.script import LuaScript, load, lua_texts
@@ -138,7 +138,11 @@ def _names(namespace: str) -> Use:
     permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1))
     calls = [pattern.scan(b"0"), permits.inspect(), permits.revoke(0, ""), permits.hold(0, 0, "", "")]
     uses = [_use(calls, namespace, kind) for kind in LIMITS]
-    return replace(uses[0], keys=tuple(key for use in uses for key in use.keys))
+    for kind in get_args(Kind):
+        if kind not in LIMITS:
+            inspects = load(f"{KINDS[kind].scripts}_inspect")
+            uses.append(Use((inspects,), frozenset(), (keys_of_kind(namespace, kind),)))
+    return _joined(uses)
 
 
 def _operate(namespace: str) -> Use:
@@ -146,16 +150,21 @@ def _operate(namespace: str) -> Use:
     place = KeySet(namespace, "once", "-")
     request = OnceRequest(place, LeaseOptions(1, max_waiters=1), keep_ms=1, refresh_ms=NEVER)
     permits = PermitRequest(KeySet(namespace, "semaphore", "-"), LeaseOptions(1))
-    limits = ("limit_inspect", "limit_pause", "limit_reset", "limit_resize")
+    limits = ("limit_pause", "limit_reset", "limit_resize")
     uses = [
         _names(namespace),
         _check_server(namespace),
-        _use([request.inspect(), request.read(), request.forget()], namespace, "once"),
+        _use([request.inspect(), request.read(), outcome(place), request.forget()], namespace, "once"),
         _use([permits.resize(1)], namespace, "semaphore"),
         Use(tuple(map(load, limits)), frozenset({"scan"}), (keys_of_kind(namespace, "limiter"),)),
-        Use((load("latch_inspect"),), frozenset({"del"}), (keys_of_kind(namespace, "latch"),)),
+        Use((), frozenset({"del"}), (keys_of_kind(namespace, "latch"),)),
         Use((), frozenset({"pexpire", "xadd", "xrange", "xrevrange"}), (keys_of_kind(namespace, auditing.KIND),)),
     ]
+    return _joined(uses)
+
+
+def _joined(uses: Sequence[Use]) -> Use:
+    """Return what all of these take together."""
     scripts = {script.name: script for use in uses for script in use.scripts}
     plain = frozenset().union(*(use.plain for use in uses))
     return Use(tuple(scripts.values()), plain, tuple(dict.fromkeys(key for use in uses for key in use.keys)))

@@ -10,7 +10,7 @@ import click
 
 from handfast._engine.validate import head_start_microseconds, milliseconds
 
-__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "span"]
+__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "period", "span"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +73,11 @@ head_start_option: Callable[[F], F] = click.option(
 def limit(seconds: float) -> str:
     """Return a length of time that someone has chosen: not rounded where it is short."""
     return f"{seconds:g}s" if seconds < 10 else span(seconds)
+
+
+def period(seconds: float) -> str:
+    """Return the period of a rate: ``1m``, ``24h`` as ``1d``, ``1m30s``."""
+    return re.sub(r"(?<=[dhm])0+[hms]$", "", limit(seconds))
 
 
 def span(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from importlib.resources import files
+from typing import get_args
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ import redis
 from handfast import Handfast, Script, ServerRefused
 from handfast.acl import NAMESPACED, USES, commands_of, missing_rights, rights_for, scripts_for
 from handfast.acl.check import CHECK
+from handfast.arguments import Kind
 from handfast.errors import ServerUnsupported
 from handfast_lab.chaos.apis import APIS
 from tests._support.workloads import KEYS, WORKLOADS, Workload
@@ -134,7 +136,7 @@ def test_single_string_for_several_names_is_refused():
 
 def test_each_use_has_only_its_own_keys():
     assert of_use("lock").keys == of_use("lock_all").keys == ("{hf:lock:*",)
-    kinds = ("lock", "semaphore", "rwlock", "election", "group", "partition", "once")
+    kinds = get_args(Kind)
     assert of_use("names").keys == tuple(f"{{hf:{kind}:*" for kind in kinds)
     assert of_use("scores").keys == ("{hf:scores:*",)
     assert rights_for(["lock", "rwlock"], namespace="billing").keys == ("{billing:lock:*", "{billing:rwlock:*")

@@ -39,7 +39,7 @@ CALLS = [
     *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),
     *(LIMITER.call("reset", until_us=1), LIMITER.call("inspect")),
     *(ELECTION.call("watch", TOKEN, wait_ms=0), GROUP.call("watch", TOKEN, wait_ms=0)),
-    *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN)),
+    *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN), DEBOUNCE.call("inspect")),
 ]
 BATCHES = [join([LOCK.acquire(TOKEN)]), join([LOCK.release(TOKEN)]), join([LIMITER.acquire(TOKEN, 0)])]
 

@@ -124,7 +124,7 @@ def test_a_batch_is_a_call_of_its_script():
         *(place(name).key("state").encode() for name in "ab"),
         b"\x20" + full(b"t1") + doubles(7) + b"\x20" + full(b"token2") + doubles(9),
         b"1000",
-        doubles(1, 1, 1000),
+        doubles(1, 1, 1000) + b" ttl=1000",
     ]
     releases = join([lock("a").release(full(b"t1")), lock("b").release(full(b"token2"))])
     assert words(releases)[1:3] == [RELEASE.digest.encode(), b"2"]
@@ -136,7 +136,7 @@ def test_a_call_says_the_same_for_a_token_of_any_size(size):
     """Only tokens of the usual size are packed in pieces and join batches."""
     one, token = lock("a", ttl_ms=60_000), b"x" * size
     keys = [place("a").key(part).encode() for part in ("state", "tokens")]
-    wants = doubles(1, 1, 2000, 7)
+    wants = doubles(1, 1, 2000, 7) + b" ttl=60000"
     request, trying = doubles(60_000, 60_000, 100_000, 0), doubles(60_000, 0, 100_000, 0)
     assert words(one.acquire(token, caller=7))[3:] == [*keys, token, request, wants]
     assert words(one.try_acquire(token, caller=7))[3:] == [*keys, token, trying, wants]

@@ -236,9 +236,11 @@ def test_a_cancel_goes_on_while_more_is_left():
 
 
 def test_a_status_has_each_rate():
-    reply = Answer(100.0, [b"state", 1, 4, 250_000, b"", [7, 500_000, 25, 3_000_000]])
+    shown = [7, 500_000, 25, 3_000_000]
+    reply = Answer(100.0, [b"state", 5_000_000, 4, 250_000, b"", b"", shown, 3_500_000, doubles(1, 1)])
     _, found = performed(status(request(rates=((10, 1000), (20, 60_000)))), reply)
-    assert found == LimiterStatus((RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)), 4, 0.25)
+    rates = RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)
+    assert found == LimiterStatus(rates, 4, 0.25, None, 1.5)
 
 
 # --- rates that an operator has set
@@ -286,8 +288,8 @@ def test_a_request_for_another_cost_or_another_key_stays_under_what_it_was_told_
 
 
 def test_a_status_is_that_of_the_rates_that_count_and_says_who_has_set_them():
-    state = [b"state", 1, 0, 0, doubles(1_000_000) + b"resize ann%20b 3/s; 90/min", [1, 1000, 1, 1000]]
-    script = Answer(100.0, [b"rates", SET]), Answer(100.0, state)
+    said = doubles(1_000_000) + b"resize ann%20b 3/s; 90/min"
+    script = [Answer(100.0, [b"state", 1, 0, 0, said, SET, [1, 1000] * windows, 0, b""]) for windows in (1, 2)]
     effects, found = performed(status(request()), *script)
     assert effects == [request().call("inspect"), request().under([Limit(3, 1000), Limit(90, 60_000)]).call("inspect")]
     assert [(rate.limit, rate.per) for rate in found.rates] == [(3, 1.0), (90, 60.0)]

@@ -31,8 +31,13 @@ def test_exactly_the_names_that_match_are_found(text, name, namespace):
     pattern = NamePattern(namespace, text, ALL)
     key = KeySet(namespace, "lock", name).key("state")
     matches = fnmatchcase(name, text)
-    assert [(place.kind, place.name) for place in pattern.found([key.encode()])] == [("lock", name)] * matches
-    assert asked(pattern)(key) or not matches
+    found = [(one.place.kind, one.place.name, one.part) for one in pattern.found([key.encode()])]
+    assert found == [("lock", name, "state")] * matches
+    if pattern.exact is None:
+        assert asked(pattern)(key) or not matches
+    else:
+        assert pattern.scan(b"0") is None
+        assert [place.name for place in pattern.places()] == [pattern.exact] * len(ALL)
     assert pattern.exact is None or matches == (name == pattern.exact)
 
 
@@ -62,4 +67,4 @@ def test_keys_that_only_look_like_those_of_a_namespace_in_braces_are_left_out(ke
 def test_another_namespace_is_encoded():
     place = KeySet("a:b{*", "rwlock", "x")
     (found,) = NamePattern("a:b{*", "*", ["rwlock"]).found([place.key("state").encode()])
-    assert found.tag == place.tag
+    assert found.place.tag == place.tag

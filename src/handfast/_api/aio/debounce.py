@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from handfast._api.aio.object import AsyncObject, undoing
 from handfast._api.decorators import CallKey, coroutine_function, replacing
@@ -12,11 +12,14 @@ from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
-from handfast._engine.validate import check_int, milliseconds
+from handfast._engine.validate import check_int, milliseconds, reply_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
 from handfast._protocol.asking import ObjectAttempt
 from handfast.arguments import Duration
+
+if TYPE_CHECKING:
+    from handfast.records import DebounceStatus
 
 __all__ = ["AsyncDebounce"]
 
@@ -123,6 +126,15 @@ class AsyncDebounce(AsyncObject):
         if within_ms > MAX_WITHIN_MS:
             raise ValueError(f"within must be at most a day, not {within!r}")
         return self._collecting(codec.encode(item)[0], codec, most, within_ms)
+
+    async def status(self, *, timeout: Duration | None = None) -> DebounceStatus:
+        """Return whether a call waits, when it runs, and how many items there are. Takes a round trip.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for. None
+                takes the ``socket_timeout`` of the client's settings.
+        """
+        return await self._driver.look(debouncing.status(self._request), self.name, reply_seconds(timeout))
 
     @asynccontextmanager
     async def _collecting(self, item: bytes, codec: Codec, most: int, within_ms: int) -> AsyncIterator[tuple[Any, ...]]:

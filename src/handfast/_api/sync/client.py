@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from handfast._api.sync.rwlock import ReadLock, WriteLock
     from handfast._api.sync.scores import Scores
     from handfast._api.sync.together import Together
-    from handfast._engine.names import NamePattern
+    from handfast._protocol.names import Search
     from handfast.events import Event
     from handfast.records import NameStatus, Rate, ServerFinding
 
@@ -917,11 +917,17 @@ class Handfast(Operations, BlockOnly, PublicObject):
 
         return Scores(self._driver, ObjectRequest(KeySet(self._namespace, "scores", name)))
 
-    def names(self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10) -> Iterator[NameStatus]:
+    def names(
+        self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10, recorded: bool = False
+    ) -> Iterator[NameStatus]:
         """Iterate over the names that the server knows, with the status of each: held, waited for, or used in the last hour.
 
+        A limiter is known while it has admitted something within a period, is waited for, is paused, or has rates that were
+        set; a debounced name while a call waits or there are items; a latch while a part is done or someone waits.
+
         It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
-        A pattern with neither wildcards nor ``|`` takes one round trip. Names come in no order, each once.
+        A pattern with neither wildcards nor ``|`` takes a round trip for each kind if ``kinds`` has no limiters. Names come in
+        no order, each once.
 
         Example:
             for found in hf.names("orders:*"):
@@ -931,7 +937,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
         Args:
             pattern: Names that are wanted, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`.
             kinds: Kinds that are wanted; all by default.
-            listed: How many holders and how many waiters each status lists at most, from 1 to 100.
+            listed: How many holders and how many waiters each status lists at most, from 1 to 100; of a latch, how many
+                parts.
+            recorded: Also read what is recorded of keys of `once`, and find those that no one runs or waits for. Takes a
+                round trip for each, and the right to read results: see ``handfast acl --for operate``.
 
         Returns:
             An iterator over the names. Each step may do I/O.
@@ -945,9 +954,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.names import NamePattern
+        from handfast._protocol.names import Search
 
         check_int(listed, "listed", MAX_LISTED)
-        return self._names(NamePattern(self._namespace, pattern, kinds), listed)
+        return self._names(Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed), pattern)
 
     def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
         """Check whether the server keeps what the locks promise: eviction, persistence, replicas, scripts, limits, its clock.
@@ -1022,22 +1032,14 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         self._driver.close(release=release)
 
-    def _names(self, pattern: NamePattern, listed: int) -> Iterator[NameStatus]:
-        from handfast._protocol.names import names
-
-        seen, refused = set[tuple[str, str]](), None
+    def _names(self, search: Search, pattern: str) -> Iterator[NameStatus]:
         for slot in self._slots_of_primaries():
             cursor = b""
             while cursor != b"0":
-                step = names(pattern, cursor or b"0", listed, slot)
-                cursor, found, unknown = self._driver.run(step, pattern.text)
-                refused = refused or unknown
-                for one in found:
-                    if (one.kind, one.name) not in seen:
-                        seen.add((one.kind, one.name))
-                        yield one
-        if refused is not None:
-            raise refused
+                cursor, found = self._driver.run(search.look(cursor or b"0", slot), pattern)
+                yield from found
+        if search.refused is not None:
+            raise search.refused
 
     def _slots_of_primaries(self) -> Sequence[int | None]:
         """Return a slot of each primary of a cluster; None for the only one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function, replacing
 from handfast._api.results import Codec
@@ -13,11 +13,14 @@ from handfast._api.sync.object import Object, undoing
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
-from handfast._engine.validate import check_int, milliseconds
+from handfast._engine.validate import check_int, milliseconds, reply_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
 from handfast._protocol.asking import ObjectAttempt
 from handfast.arguments import Duration
+
+if TYPE_CHECKING:
+    from handfast.records import DebounceStatus
 
 __all__ = ["Debounce"]
 
@@ -124,6 +127,15 @@ class Debounce(Object):
         if within_ms > MAX_WITHIN_MS:
             raise ValueError(f"within must be at most a day, not {within!r}")
         return self._collecting(codec.encode(item)[0], codec, most, within_ms)
+
+    def status(self, *, timeout: Duration | None = None) -> DebounceStatus:
+        """Return whether a call waits, when it runs, and how many items there are. Takes a round trip.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for. None
+                takes the ``socket_timeout`` of the client's settings.
+        """
+        return self._driver.look(debouncing.status(self._request), self.name, reply_seconds(timeout))
 
     @contextmanager
     def _collecting(self, item: bytes, codec: Codec, most: int, within_ms: int) -> Iterator[tuple[Any, ...]]:

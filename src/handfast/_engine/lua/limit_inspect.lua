@@ -1,21 +1,24 @@
--- limit_inspect: read how full the windows of a limiter are, and how many wait. Changes nothing.
+-- limit_inspect: read how full the windows of one or several limiters are, and how many wait. Changes nothing.
 --
 -- KEYS queue waiting settings windows...
--- ARGV follows rates
--- REPLY state now_us waiting paused_us last used_and_reset_us
--- REPLY rates numbers
+-- ARGV periods more...
+-- REPLY state now_us waiting paused_us last set_rates used_and_reset_us first_us first_rates
+-- REPLY - of several limiters an array with such a reply for each
 --
--- follows and rates are as in limit_acquire, and so is the reply `rates`: others count. waiting leaves out those of the
--- first 1,000 whose wait-lease is over: they are dead, and still there. last is the field of
--- lib/settings.lua, or the empty text. used_and_reset_us lists two numbers for each of them: what is used of it, and the time
--- from now until its window is empty if no one else is admitted. paused_us is how long a pause still lasts.
+-- periods are those of the windows in milliseconds, as doubles. `more` are the periods of further limiters, whose keys
+-- come after the windows in the same order.
+--
+-- waiting leaves out those of the first 1,000 whose wait-lease is over: they are dead, and still there. last is the field
+-- of lib/settings.lua, or the empty text. paused_us is how long a pause still lasts. set_rates are the rates that are set,
+-- limit and per_ms of each as doubles, or the empty text. used_and_reset_us lists two numbers for each window: what is used
+-- of it, and the time from now until it is empty if no one else is admitted. first_us is the ticket of the first waiter,
+-- and first_rates are the rates under which it waits; 0 and the empty text if no one waits.
 --
 -- TWICE, LATE and MEMORY it only reads.
 
 -- @include clock
 
-local queue, waiting, settings, follows, rates = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
-local shown = {}
+local queue, waiting, settings = KEYS[1], KEYS[2], KEYS[3]
 local MAX_LOOKED = 1000 -- waiters
 
 -- @include settings
@@ -28,25 +31,50 @@ local function costs_of(members)
   return sum
 end
 
-load_settings()
-if set_rates and set_rates ~= rates or follows == '1' and not set_rates then
-  return {'rates', set_rates or ''}
-end
-for k = 4, #KEYS do
-  local key, _, per_ms = KEYS[k], struct.unpack('<dd', rates, 16 * (k - 4) + 1)
+-- What is used of a window, and when it is empty.
+local function read_window(key, per_ms)
   local sum = redis.call('ZSCORE', key, '=')
   local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   local over_at = now - per_ms * 1000
   used = used - costs_of(redis.call('ZRANGEBYSCORE', key, '(0', over_at))
-  shown[#shown + 1] = used
-  shown[#shown + 1] = used > 0 and newest - over_at or 0
+  return used, used > 0 and newest - over_at or 0
 end
-local count, last = redis.call('ZCARD', queue), redis.call('HGET', settings, 'last') or ''
-for _, token in ipairs(redis.call('ZRANGE', queue, 0, MAX_LOOKED - 1)) do
-  local record = redis.call('HGET', waiting, token)
-  if not record or struct.unpack('<d', record) < now then
-    count = count - 1
+
+-- Read the limiter whose keys begin behind this one. Returns its reply, and its last key.
+local function inspect(last_key, periods)
+  queue, waiting, settings = KEYS[last_key + 1], KEYS[last_key + 2], KEYS[last_key + 3]
+  last_key = last_key + 3
+  load_settings()
+  local shown = {}
+  for at = 1, #periods, 8 do
+    last_key = last_key + 1
+    local used, reset_us = read_window(KEYS[last_key], (struct.unpack('<d', periods, at)))
+    shown[#shown + 1] = used
+    shown[#shown + 1] = reset_us
   end
+  local count, last = redis.call('ZCARD', queue), redis.call('HGET', settings, 'last') or ''
+  local first_us, first_rates
+  local found = count > 0 and redis.call('ZRANGE', queue, 0, MAX_LOOKED - 1, 'WITHSCORES') or {}
+  for i = 1, #found, 2 do
+    local record = redis.call('HGET', waiting, found[i])
+    if not record or struct.unpack('<d', record) < now then
+      count = count - 1
+    elseif not first_us then
+      local _, _, _, _, its_rates = struct.unpack('<ddddBc0', record)
+      first_us, first_rates = found[i + 1], its_rates
+    end
+  end
+  local paused_us = math.max(0, paused_until - now)
+  local first = {first_us and tonumber(first_us) or 0, first_rates or ''}
+  return {'state', now, count, paused_us, last, set_rates or '', shown, unpack(first)}, last_key
 end
-return {'state', now, count, math.max(0, paused_until - now), last, shown}
+
+if #ARGV == 1 then
+  return (inspect(0, ARGV[1]))
+end
+local limiters, at = {}, 0
+for i, periods in ipairs(ARGV) do
+  limiters[i], at = inspect(at, periods)
+end
+return limiters

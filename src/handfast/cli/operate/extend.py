@@ -7,7 +7,7 @@ import click
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration
-from handfast.cli.operate.looking import KINDS, NOTHING, connected
+from handfast.cli.operate.looking import HELD_KINDS, NOTHING, connected
 from handfast.cli.operate.tokens import held_by, token_option
 
 __all__ = ["command"]
@@ -28,7 +28,9 @@ Exit codes:
 @click.option(
     "--ttl", callback=parse_duration, required=True, metavar="TIME", help="How long the lease lasts from now, at least."
 )
-@click.option("--kind", type=KINDS, help="What NAME is the name of, for a token of `handfast run`.  [default: lock]")
+@click.option(
+    "--kind", type=HELD_KINDS, help="What NAME is the name of, for a token of `handfast run`.  [default: lock]"
+)
 @server_options
 @namespace_option
 @click.pass_context

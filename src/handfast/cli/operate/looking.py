@@ -11,13 +11,26 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from handfast._kinds import KINDS as ALL_KINDS
 from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 
 if TYPE_CHECKING:
-    from handfast import Handfast, NameStatus
+    from handfast import Handfast
+    from handfast._watch.held import HeldName
 
-__all__ = ["KINDS", "NOTHING", "connected", "json_option", "known", "label_option", "note", "operator"]
+__all__ = [
+    "HELD_KINDS",
+    "KINDS",
+    "LISTED",
+    "NOTHING",
+    "connected",
+    "held",
+    "json_option",
+    "label_option",
+    "note",
+    "operator",
+]
 
 NOTHING = 1
 """Exit code if there is nothing to show or to release."""
@@ -26,6 +39,7 @@ LISTED = 100
 """Holders and waiters of a name that are asked for: the most that the library lists."""
 
 KINDS = click.Choice(get_args(Kind))
+HELD_KINDS = click.Choice([name for name, kind in ALL_KINDS.items() if kind.limit is not None])
 
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON: one object a line."
@@ -75,7 +89,9 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 
-def known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:
-    """Return what the server knows under a name: one status for each kind, or for that kind only."""
-    kinds = (kind,) if kind else get_args(Kind)
-    return list(client.names(escape(name), kinds=kinds, listed=LISTED))
+def held(client: Handfast, name: str, kind: Kind | None) -> list[HeldName]:
+    """Return what the server knows of the leases of a name, for each kind that has leases or for that kind only."""
+    from handfast._watch.held import held_names
+
+    kinds: Any = (kind,) if kind else HELD_KINDS.choices
+    return held_names(client.names(escape(name), kinds=kinds, listed=LISTED))

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from handfast.records import Holder, NameStatus, OnceStatus, Waiter
+from handfast.records import (
+    DebounceStatus,
+    Holder,
+    LatchStatus,
+    LimiterStatus,
+    LockStatus,
+    NameStatus,
+    OnceStatus,
+    OperatorAction,
+    Waiter,
+)
 
-__all__ = ["description", "dumped", "record", "summary"]
+__all__ = ["description", "dumped", "summary"]
 
 
 def dumped(value: dict[str, Any]) -> str:
@@ -18,11 +29,37 @@ def dumped(value: dict[str, Any]) -> str:
 
 def summary(namespace: str, found: NameStatus) -> dict[str, Any]:
     """Return the object of a name, without lists of those who hold and wait."""
-    status = found.status
+    identity = {"namespace": namespace, "kind": found.kind, "name": found.name}
+    match found.status:
+        case LimiterStatus() as status:
+            rates = [asdict(rate) | {"limit": rate.limit or None} for rate in status.rates]
+            for rate in rates:
+                rate["remaining"] = rate["remaining"] if rate["limit"] else None
+            queue = {"waiting": status.waiting, "longest_wait": status.longest_wait}
+            return identity | {"rates": rates, **queue, "paused_for": status.paused_for}
+        case DebounceStatus() as status:
+            return identity | asdict(status)
+        case LatchStatus() as status:
+            return identity | {"done": status.number, "waiting": status.waiting}
+        case LockStatus() as status:
+            return identity | _leases(status) | _record(found.recorded)
+
+
+def description(namespace: str, found: NameStatus) -> dict[str, Any]:
+    """Return the object of a name, with those who hold and wait and the last action of an operator."""
+    found_at = summary(namespace, found)
+    match found.status:
+        case LockStatus() as status:
+            return found_at | _lists(status)
+        case LimiterStatus() as status:
+            return found_at | {"last": _action(status.last)}
+        case LatchStatus() as status:
+            return found_at | {"parts": status.done}
+    return found_at
+
+
+def _leases(status: LockStatus) -> dict[str, Any]:
     return {
-        "namespace": namespace,
-        "kind": found.kind,
-        "name": found.name,
         "holding": status.holding,
         "waiting": status.waiting,
         "limit": status.limit or None,
@@ -45,10 +82,8 @@ def summary(namespace: str, found: NameStatus) -> dict[str, Any]:
     }
 
 
-def description(namespace: str, found: NameStatus) -> dict[str, Any]:
-    """Return the object of a name, with those who hold and wait and the last action of an operator."""
-    last = found.status.last
-    return summary(namespace, found) | {
+def _lists(status: LockStatus) -> dict[str, Any]:
+    return {
         "holders": [
             _common(one)
             | {
@@ -59,8 +94,9 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
                 "value": one.value,
                 "slot": one.slot,
                 "wanted": one.wanted,
+                "ttl": one.ttl,
             }
-            for one in found.status.holders
+            for one in status.holders
         ],
         "waiters": [
             _common(one)
@@ -69,14 +105,19 @@ def description(namespace: str, found: NameStatus) -> dict[str, Any]:
                 "waited_for": one.waited_for,
                 "value": one.value,
                 "head_start": one.head_start,
+                "silent_for": one.silent_for,
             }
-            for one in found.status.waiters
+            for one in status.waiters
         ],
-        "last": last and {"at": last.at.isoformat(), "what": last.what, "by": last.by, "why": last.why},
+        "last": _action(status.last),
     }
 
 
-def record(status: OnceStatus | None) -> dict[str, Any]:
+def _action(last: OperatorAction | None) -> dict[str, Any] | None:
+    return None if last is None else {"at": last.at.isoformat(), "what": last.what, "by": last.by, "why": last.why}
+
+
+def _record(status: OnceStatus | None) -> dict[str, Any]:
     """Return what is recorded of a key of `once`, as a further key of an object."""
     return {} if status is None else {"recorded": {"state": status.state, "age": status.age}}
 

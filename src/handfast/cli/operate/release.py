@@ -10,11 +10,12 @@ import click
 from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known, label_option, note, operator
+from handfast.cli.operate.looking import HELD_KINDS, NOTHING, connected, held, json_option, label_option, note, operator
 from handfast.cli.operate.tokens import held_by, primitive, token_option
 
 if TYPE_CHECKING:
-    from handfast import Handfast, LockStatus, NameStatus
+    from handfast import Handfast, LockStatus
+    from handfast._watch.held import HeldName
 
 __all__ = ["command"]
 
@@ -34,7 +35,7 @@ Exit codes:
     "--reason", metavar="TEXT", help="Take leases away. Why: for the holders' errors and logs, and for `handfast show`."
 )
 @token_option()
-@click.option("--kind", type=KINDS, help="What NAME is the name of, if it is held as several kinds.")
+@click.option("--kind", type=HELD_KINDS, help="What NAME is the name of, if it is held as several kinds.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--if-fence",
@@ -79,7 +80,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         if count:
             fields = {"kind": found.kind, "reason": given["reason"], "count": count, "fence": fence or None}
             note(client, "release", found.name, **fields)
-        after = known(client, found.name, found.kind)
+        after = held(client, found.name, found.kind)
     if as_json:
         done = {"released": count, "up_to_fence": fence, "reason": given["reason"]}
         identity = {"namespace": given["namespace"], "kind": found.kind, "name": found.name}
@@ -91,16 +92,16 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     ctx.exit(0 if count else NOTHING)
 
 
-def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> NameStatus:
+def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> HeldName:
     """Return what is held under a name."""
-    held = [one for one in known(client, name, kind) if one.status.holding]
-    if not held:
+    found = [one for one in held(client, name, kind) if one.status.holding]
+    if not found:
         click.echo(f"handfast: {name!r} is not held", err=True)
         ctx.exit(NOTHING)
-    if len(held) > 1:
-        kinds = " and ".join(one.kind for one in held)
+    if len(found) > 1:
+        kinds = " and ".join(one.kind for one in found)
         raise click.UsageError(f"{name!r} is held as {kinds}: choose with --kind.", ctx)
-    return held[0]
+    return found[0]
 
 
 def _reached(status: LockStatus, fence: int) -> int:
@@ -110,7 +111,7 @@ def _reached(status: LockStatus, fence: int) -> int:
     return sum(one.fence <= fence for one in status.holders)
 
 
-def _confirm(ctx: click.Context, found: NameStatus, count: int) -> None:
+def _confirm(ctx: click.Context, found: HeldName, count: int) -> None:
     """Show who holds a name, and ask whether to take that many leases."""
     from handfast.cli.operate import table, words
 
@@ -126,7 +127,7 @@ def _leases(count: int) -> str:
     return "1 lease" if count == 1 else f"{count:,} leases"
 
 
-def _next(after: list[NameStatus]) -> str:
+def _next(after: list[HeldName]) -> str:
     """Say who has the name now."""
     holders = [one for found in after for one in found.status.holders]
     return f"; now held by {', '.join(repr(one.label) for one in holders[:3])}" if holders else ""

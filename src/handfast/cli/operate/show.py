@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from glob import escape
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known
+from handfast.cli.operate.looking import KINDS, LISTED, NOTHING, connected, json_option
 
 if TYPE_CHECKING:
-    from handfast import Handfast, OnceStatus
+    from handfast import Handfast, NameStatus
 
 __all__ = ["command"]
 
@@ -27,7 +28,7 @@ Exit codes:
 
 @click.command("show", epilog=EPILOG)
 @click.argument("name", callback=parse_name)
-@click.option("--kind", type=KINDS, help="Show NAME of this kind only.")
+@click.option("--kind", type=KINDS, metavar="KIND", help=f"Show NAME of this kind only: {', '.join(KINDS.choices)}.")
 @click.option("--all", "whole_queue", is_flag=True, help="Show up to 100 waiters; ten by default.")
 @json_option
 @server_options
@@ -46,47 +47,42 @@ def command(
 ) -> None:
     """Show who holds NAME, who waits, and what an operator did last.
 
-    A lock, a semaphore, a read-write lock and a once of one name have nothing to do with each other. Each that the
-    server knows is shown. A reentrant lock is a lock. A key of once is 'NAME|KEY', in quotes; of once it also shows whether
-    it was done, or began and did not end, and when.
+    A lock, a semaphore, a limiter and so on of one name have nothing to do with each other. Each that the server knows is
+    shown. A reentrant lock is a lock. A key is 'NAME|KEY', in quotes; of once it also shows whether it was done, or began
+    and did not end, and when.
+
+    Looks through all keys of the server for the periods of a limiter, unless --kind says that NAME is something else.
     """
-    from handfast.cli.operate import objects, table, words
+    from handfast._watch.held import held_names
+    from handfast.cli.operate import objects, table, unheld, words
 
     with connected(url, namespace=namespace) as client:
-        found = known(client, name, kind)
-        record = _record(client, name) if kind in (None, "once") else None
-    number = 0
-    for number, one in enumerate(found, 1):
-        recorded = record if one.kind == "once" else None
+        found = _known(client, name, kind)
+    most, is_first = table.width(), True
+    for one in found:
         if as_json:
-            click.echo(objects.dumped(objects.description(namespace, one) | objects.record(recorded)))
+            click.echo(objects.dumped(objects.description(namespace, one)))
             continue
-        if number > 1:
+        if not is_first:
             click.echo()
-        for line in words.described(one, table.width(), whole_queue=whole_queue, record=recorded):
+        is_first = False
+        held = held_names([one])
+        described = words.described(held[0], most, whole_queue=whole_queue) if held else unheld.described(one, most)
+        for line in described:
             click.echo(line)
-    if record is not None and not any(one.kind == "once" for one in found):
-        number += 1
-        if as_json:
-            identity = {"namespace": namespace, "kind": "once", "name": name}
-            click.echo(objects.dumped(identity | objects.record(record)))
-        else:
-            click.echo(f"once {table.printable(name)}\n  {words.recorded(record)}")
-    if not number:
+    if not found:
         click.echo(f"handfast: the server does not know {name!r}: it was not used in the last hour", err=True)
-    ctx.exit(0 if number else NOTHING)
+    ctx.exit(0 if found else NOTHING)
 
 
-def _record(client: Handfast, name: str) -> OnceStatus | None:
-    """Return how far a key of `once` has come; None if nothing is recorded of it."""
-    from handfast import ServerRefused
+def _known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:
+    """Return what the server knows under a name: one status for each kind, or for that kind only."""
+    from handfast import ServerRefused, UnknownLayout
 
-    first, *parts = name.split("|")
-    if not first or not all(parts):
-        return None
-    once = client.once(first)
+    kinds = (kind,) if kind else get_args(Kind)
     try:
-        status = (once.keyed(*parts) if parts else once).status()
-    except ServerRefused:  # who may look for names may not read results
-        return None
-    return None if status.age is None else status
+        return list(client.names(escape(name), kinds=kinds, listed=LISTED, recorded=True))
+    except UnknownLayout:
+        raise
+    except ServerRefused:  # who may look for names may not read what once has recorded
+        return list(client.names(escape(name), kinds=kinds, listed=LISTED))

@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from handfast._engine.validate import MAX_HEAD_START_S
+from handfast._watch.held import HeldName
 from handfast.cli.durations import limit, span
 from handfast.cli.operate.table import fitted, lines, printable
-from handfast.records import Hold, Holder, LockStatus, NameStatus, OnceStatus, OperatorAction, ServerFinding, Waiter
+from handfast.records import Hold, Holder, LockStatus, OnceStatus, OperatorAction, ServerFinding, Waiter
 
-__all__ = ["described", "diagnosis", "recorded", "summary"]
+__all__ = ["action", "described", "diagnosis", "summary"]
 
 QUEUE_SHOWN = 10
 """Waiters that `described` lists, unless all are wanted."""
@@ -23,17 +24,23 @@ VALUED = ("election", "group", "partition")
 MANY = {"group": "member", "partition": "worker"}
 """Kinds with any number of holders, and the noun for each."""
 
+RECORDED = {"begun": "began, did not end", "unstored": "done, not stored"}
+"""What a table says of a record, where the word for its state does not say it."""
+
+SILENT_S = 25.0
+"""A waiter that was not heard of for so long is frozen or dead: it asks every 20 s or more often."""
+
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
 
-def summary(found: Sequence[NameStatus], most: int | None, *, last_used: bool) -> Iterator[str]:
+def summary(found: Sequence[HeldName], most: int | None, *, last_used: bool) -> Iterator[str]:
     """Yield a table with a line for each name, by default without a column for when it was last used."""
     columns = len(HEAD) if last_used else len(HEAD) - 1
     rows = [row[:columns] for row in (HEAD, *map(_row, found))]
     yield from lines(rows, most, flexible=(0, 2), right=range(3, columns))
 
 
-def recorded(record: OnceStatus) -> str:
+def _recorded(record: OnceStatus) -> str:
     """Say how far a key of `once` has come."""
     ago = f"{span(record.age or 0)} ago"
     return {
@@ -45,15 +52,14 @@ def recorded(record: OnceStatus) -> str:
     }.get(record.state, record.state)
 
 
-def described(
-    found: NameStatus, most: int | None, *, whole_queue: bool, record: OnceStatus | None = None
-) -> Iterator[str]:
-    """Yield all that is known of a name; ``record`` is that of a key of `once`."""
-    status = found.status
+def described(found: HeldName, most: int | None, *, whole_queue: bool) -> Iterator[str]:
+    """Yield all that is known of a name."""
+    status, record = found.status, found.recorded
     yield fitted(f"{found.kind} {printable(found.name)}", most)
     if record is not None:
-        yield f"  {recorded(record)}"
-    yield f"  {_permits(found)}; {status.waiting:,} waiting"
+        yield f"  {_recorded(record)}"
+    if record is None or status.grants or status.waiting:
+        yield f"  {_permits(found)}; {status.waiting:,} waiting"
     if status.hold is not None:
         yield fitted(f"  {_on_hold(status.hold)}", most)
     if status.grants:
@@ -90,24 +96,29 @@ def described(
         yield from (f"  {line}" for line in _circles(status))
     if status.last is not None:
         yield ""
-        yield from (f"  {line}" for line in _action(status.last))
+        yield from (f"  {line}" for line in action(status.last))
 
 
-def _row(found: NameStatus) -> tuple[str, ...]:
+def _row(found: HeldName) -> tuple[str, ...]:
     status = found.status
     held = span(max(one.held_for for one in status.holders)) if status.holders else ""
     ends = span(min(one.remaining for one in status.holders)) if status.holders else ""
     if status.hold is not None and not status.holders:
         ends = span(status.hold.remaining)
     queue, waited = (f"{status.waiting:,}", span(status.waiters[0].waited_for)) if status.waiters else ("", "")
-    return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited, _last_used(status))
+    last_used = _last_used(status)
+    if found.recorded is not None and found.recorded.age is not None and not status.holding:
+        last_used = f"{span(found.recorded.age)} ago"
+    return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited, last_used)
 
 
-def _held_by(found: NameStatus) -> str:
+def _held_by(found: HeldName) -> str:
     """Say who holds a name, in one cell: the role or the number of permits, a label, and how many others there are."""
     status = found.status
     if not status.holders:
-        return "" if status.hold is None else f"on hold {printable(status.hold.by)}"
+        if status.hold is not None:
+            return f"on hold {printable(status.hold.by)}"
+        return "" if found.recorded is None else RECORDED.get(found.recorded.state, found.recorded.state)
     first = max(status.holders, key=lambda one: one.held_for)
     others = f" +{status.holding - 1}" if status.holding > 1 else ""
     match found.kind:
@@ -127,7 +138,7 @@ def _last_used(status: LockStatus) -> str:
     return "" if status.granted_ago is None else f"{span(status.granted_ago)} ago"
 
 
-def _permits(found: NameStatus) -> str:
+def _permits(found: HeldName) -> str:
     status = found.status
     if found.kind == "semaphore" and status.limit:
         return f"{status.limit - status.free:,} of {status.limit:,} permits held"
@@ -136,16 +147,18 @@ def _permits(found: NameStatus) -> str:
     return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"
 
 
-def _role(found: NameStatus, one: Holder | Waiter) -> str:
+def _role(found: HeldName, one: Holder | Waiter) -> str:
     role = _plain_role(found, one)
     if isinstance(one, Holder):
         return role if one.wanted is None else f"{role}, to end in {span(one.wanted)}"
     if one.head_start > MAX_HEAD_START_S:
-        return f"{role}, preempts"
-    return f"{role}, {limit(one.head_start)} ahead" if one.head_start else role
+        role += ", preempts"
+    elif one.head_start:
+        role += f", {limit(one.head_start)} ahead"
+    return f"{role}, silent for {span(one.silent_for)}" if one.silent_for > SILENT_S else role
 
 
-def _plain_role(found: NameStatus, one: Holder | Waiter) -> str:
+def _plain_role(found: HeldName, one: Holder | Waiter) -> str:
     match found.kind:
         case "semaphore":
             slot = "" if not isinstance(one, Holder) or one.slot is None else f", slot {one.slot}"
@@ -165,7 +178,7 @@ def _on_hold(hold: Hold) -> str:
     return f"{until}, by {printable(hold.by)}: {printable(hold.reason)}"
 
 
-def _value(found: NameStatus, one: Holder | Waiter | None) -> tuple[str, ...]:
+def _value(found: HeldName, one: Holder | Waiter | None) -> tuple[str, ...]:
     """Return the cell of a value, or without a holder or waiter the head of the column: of kinds that have values only."""
     if found.kind not in VALUED:
         return ()
@@ -198,7 +211,8 @@ def _client(owner: str) -> str:
     return owner.partition(".")[0]
 
 
-def _action(last: OperatorAction) -> Iterator[str]:
+def action(last: OperatorAction) -> Iterator[str]:
+    """Yield what an operator did last."""
     yield f"last: {last.what} by {printable(last.by)} at {last.at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"      {'limit ' if last.what == 'resize' else ''}{printable(last.why)}"
 

@@ -14,7 +14,7 @@
 -- control    the channel on which it hears that its lease was taken away; its last part is the id of the client
 -- label      what people call the client, percent-encoded
 -- words      further facts of the token, as `name=text`, percent-encoded. `value` is data that the caller shows to
---            others, `slot` the number that permit_slot.lua gave a holder, `ahead` the head start of a request in
+--            others, `ttl` the length of its lease in milliseconds if it is not the default one, `slot` the number that permit_slot.lua gave a holder, `ahead` the head start of a request in
 --            microseconds, `wanted` when a holder that is to end is revoked, see permit_overtake.lua, `hold`
 --            the end of an operator's hold in microseconds and `reason` why. A reader passes over unknown words
 --
