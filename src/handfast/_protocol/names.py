@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
@@ -22,6 +22,14 @@ FENCE, GRANTS = 2, 7
 name."""
 
 
+class Place(NamedTuple):
+    """Where a name is stored."""
+
+    keys: KeySet
+    periods: Sequence[int] = ()
+    """Of a limiter, in milliseconds."""
+
+
 class Search:
     """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys."""
 
@@ -32,6 +40,8 @@ class Search:
         self._direct = pattern.places()
         """The places that need no SCAN."""
         self._seen = {place.tag for place in self._direct}
+        self.places = dict[tuple[str, str], Place]()
+        """By kind and name, where each name that was found is stored."""
         self.refused: UnknownLayout | None = None
         """The error for a name in another layout."""
 
@@ -59,6 +69,19 @@ class Search:
                 periods = [sorted(each) for _, each in batch]
                 found += yield from self._inspected([place for place, _ in batch], periods)
         return cursor, found
+
+    def again(self, names: Sequence[tuple[str, str]], *, is_cluster: bool) -> Steps[list[NameStatus]]:
+        """Inspect names that were found before. Those that the server does not know any more are left out."""
+        size = 1 if is_cluster else INSPECTED
+        found = list[NameStatus]()
+        places = [self.places[name] for name in names]
+        limiters = [place for place in places if place.keys.kind == "limiter"]
+        for some in _together([place.keys for place in places if place.keys.kind != "limiter"], size):
+            found += yield from self._inspected(some)
+        for start in range(0, len(limiters), size):
+            batch = limiters[start : start + size]
+            found += yield from self._inspected([place.keys for place in batch], [place.periods for place in batch])
+        return found
 
     def _new(self, keys: Sequence[bytes]) -> list[KeySet]:
         """Return the places that these keys show for the first time; limiters are kept for later."""
@@ -97,6 +120,7 @@ class Search:
             status = _status(place.kind, fields, *periods[number : number + 1])
             if status is not None or record is not None:
                 status = status or read_status(fields, 1)
+                self.places[place.kind, place.name] = Place(place, *periods[number : number + 1])
                 found.append(NameStatus(cast("Kind", place.kind), place.name, status, record))
         return found
 

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from handfast.arguments import Kind
 from handfast.records import LockStatus, NameStatus, OnceStatus
 
-__all__ = ["HeldName", "held_names"]
+__all__ = ["SILENT_S", "HeldName", "held_names"]
+
+SILENT_S = 25.0
+"""A waiter that was not heard of for so long is frozen or dead: it asks every 20 s or more often."""
 
 
 class HeldName(NamedTuple):

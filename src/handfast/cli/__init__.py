@@ -55,6 +55,7 @@ TASKS = {
             "handfast.cli.operate.show:command",
             "Show who holds NAME, who waits, and what an operator did last.",
         ),
+        "top": ("handfast.cli.top.command:command", "Show who holds and waits, and what is wrong, each second."),
         "audit": ("handfast.cli.operate.audit:command", "Print what operators did, in the order of time."),
     },
     "Measure": {
@@ -108,7 +109,6 @@ INSTEAD = {
     "locks": "ls",
     "list": "ls",
     "names": "ls",
-    "top": "ls",
     "metrics": "exporter",
     "prometheus": "exporter",
     "unlock": "release",

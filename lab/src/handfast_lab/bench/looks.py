@@ -1,11 +1,12 @@
-"""What the looks of ``handfast exporter`` cost a server with many names among many more keys. Run with ``-m``.
+"""What the looks of ``handfast exporter`` and ``top`` cost a server with many names among many more keys. Run with ``-m``.
 
     python -m handfast_lab.bench.looks
     python -m handfast_lab.bench.looks --names 10000 --keys 1000000 --looks 5 --output results/benchmarks/looks.json
+    python -m handfast_lab.bench.looks --top 60
 
 It fills a server of its own with names that are held and with keys of other programs, and looks at it in turns. For each look
 it prints how long it took, the CPU time of the server meanwhile, and the share of the server's time that looks take with the
-rests between them.
+rests between them. With ``--top`` it does what `handfast top` does for so many seconds, and prints the same of its steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -23,7 +25,12 @@ import redis
 
 from handfast import Handfast
 from handfast._watch.exposition import Exposition
+from handfast._watch.live import Live
 from handfast._watch.looks import REST, Watch
+from handfast._watch.problems import find_problems
+from handfast.cli.top.command import EVERY_S as EVERY_STEP_S
+from handfast.cli.top.command import REST as STEP_REST
+from handfast.cli.top.frames import Screen
 from handfast.embedded import PrivateServer
 from handfast.metrics import Labels
 from handfast_lab.bench.machine import describe
@@ -51,18 +58,42 @@ def fill(url: str, names: int, keys: int) -> list[Any]:
     return [client, leases]
 
 
+def watch_live(url: str, conn: redis.Redis, seconds: int, tell: Callable[[str], object]) -> None:
+    """Look as `handfast top` does, and print what it costs."""
+    with Handfast(url, retry_for=0) as client:
+        screen, live, took = Screen("a server"), Live(client), list[float]()
+        before, mine, began = cpu_of(conn), os.times(), time.monotonic()
+        while time.monotonic() < began + seconds:
+            screen.view = live.step(screen.seen(24))
+            screen.problems = find_problems(screen.view)
+            screen.frame(80, 24, screen.view.at)
+            took.append(screen.view.took)
+            time.sleep(max(EVERY_STEP_S - took[-1], STEP_REST * took[-1]))
+        passed, spent = time.monotonic() - began, os.times()
+        mine_s = spent.user + spent.system - mine.user - mine.system
+        tell(f"{len(screen.view.rows):,} names among {int(conn.dbsize()):,} keys; first step {took[0]:.2f} s")
+        tell(
+            f"of {len(took) - 1} later ones the median is {median(took[1:]) * 1000:.0f} ms, the longest {max(took[1:]) * 1000:.0f} ms"
+        )
+        tell(f"CPU: server {(cpu_of(conn) - before) / passed:.2%}, top {mine_s / passed:.2%} of {passed:.0f} s")
+
+
 def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", type=int, default=10_000)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--looks", type=int, default=5)
+    parser.add_argument("--top", type=int, metavar="SECONDS", help="look as `handfast top` does, for so long")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures to a JSON file")
     options = parser.parse_args(argv)
     rows = []
     with PrivateServer() as server, redis.Redis.from_url(server.url) as conn:
         kept = fill(server.url, options.names, options.keys)
         exposition = Exposition(Labels())
+        if options.top:
+            watch_live(server.url, conn, options.top, tell)
+            return 0
         with Handfast(server.url, retry_for=0) as client:
             watch = Watch(client, EVERY_S, on_look=exposition.take, on_change=lambda _: None)
             for _ in range(options.looks):

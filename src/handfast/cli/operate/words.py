@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from handfast._engine.validate import MAX_HEAD_START_S
-from handfast._watch.held import HeldName
+from handfast._watch.held import SILENT_S, HeldName
 from handfast.cli.durations import limit, span
 from handfast.cli.operate.table import fitted, lines, printable
 from handfast.records import Hold, Holder, LockStatus, OnceStatus, OperatorAction, ServerFinding, Waiter
 
-__all__ = ["action", "described", "diagnosis", "summary"]
+__all__ = ["action", "described", "diagnosis", "role_of", "summary"]
 
 QUEUE_SHOWN = 10
 """Waiters that `described` lists, unless all are wanted."""
@@ -26,9 +26,6 @@ MANY = {"group": "member", "partition": "worker"}
 
 RECORDED = {"begun": "began, did not end", "unstored": "done, not stored"}
 """What a table says of a record, where the word for its state does not say it."""
-
-SILENT_S = 25.0
-"""A waiter that was not heard of for so long is frozen or dead: it asks every 20 s or more often."""
 
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
@@ -72,7 +69,7 @@ def described(found: HeldName, most: int | None, *, whole_queue: bool) -> Iterat
         holds = [
             (
                 _label(one),
-                _role(found, one),
+                role_of(found, one),
                 span(one.held_for),
                 span(one.remaining),
                 str(one.fence),
@@ -87,7 +84,7 @@ def described(found: HeldName, most: int | None, *, whole_queue: bool) -> Iterat
         yield ""
         queue = status.waiters if whole_queue else status.waiters[:QUEUE_SHOWN]
         waits = [
-            (str(one.position + 1), _label(one), _role(found, one), span(one.waited_for), *_value(found, one))
+            (str(one.position + 1), _label(one), role_of(found, one), span(one.waited_for), *_value(found, one))
             for one in queue
         ]
         head = ("QUEUE", "WAITS", "AS", "FOR", *_value(found, None))
@@ -147,7 +144,8 @@ def _permits(found: HeldName) -> str:
     return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"
 
 
-def _role(found: HeldName, one: Holder | Waiter) -> str:
+def role_of(found: HeldName, one: Holder | Waiter) -> str:
+    """Say as what a name is held or waited for: ``writer``, ``2 permits, slot 0``, ``lock, silent for 40s``."""
     role = _plain_role(found, one)
     if isinstance(one, Holder):
         return role if one.wanted is None else f"{role}, to end in {span(one.wanted)}"

@@ -1,0 +1,261 @@
+"""Looks at a server in short steps, once a second: for those who watch it.
+
+A search goes through all keys. It is done a piece in each step, and then rests for `REST` times as long as it took. In
+between, a step inspects again the names that matter: those that are seen, that others wait for, or whose lease ends soon. So
+a step takes a small part of the server's time, however many names there are.
+
+A row is made anew when its name is inspected, and never changed: one thread looks, and others read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+from handfast._engine.names import INSPECTED, NamePattern
+from handfast._protocol.names import Search
+from handfast._watch.looks import REST
+from handfast.arguments import Kind
+from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, ServerFinding
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+
+__all__ = ["Key", "Live", "Row", "View"]
+
+Key: TypeAlias = tuple[Kind, str]
+"""A kind and a name."""
+
+TIMEOUT_S = 2.0
+"""For how long a call of a step waits for the server."""
+
+SEARCH_EVERY_S = 10.0
+"""Seconds from the end of a search to the next one, at least."""
+
+PIECE_S = 0.1
+"""For how long a step goes on with a search. The first search is done in one step."""
+
+MOST = 400
+"""Names that a step inspects again: some 16 ms of the server's time."""
+
+LISTED = 100
+"""Holders and waiters of each name, the most that the library lists."""
+
+CHECK_EVERY_S = 30.0
+"""How often the server is checked; see `Handfast.check_server`."""
+
+REMEMBERED_S = 60.0
+"""For how long the counters of a name are remembered."""
+
+RECENT_S = 15.0
+"""Over how long grants are counted for a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The counters of a name at a moment."""
+
+    at: float
+    grants: int
+    waited: float
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, as it was at a moment."""
+
+    kind: Kind
+    name: str
+    status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus
+    at: float
+    """When it was inspected, in seconds of `time.monotonic`: the durations of the status are those of that moment."""
+    rate: float = 0.0
+    """Grants a second, of late."""
+    mean: float | None = None
+    """How long those had waited who were granted of late, in seconds; None without a grant."""
+    before: int | None = None
+    """How many waited a minute ago; None if that is not known."""
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row."""
+        return self.kind, self.name
+
+    @property
+    def held_since(self) -> float | None:
+        """When the oldest lease was granted; None if no one holds it. Moments are in seconds of `time.monotonic`."""
+        status = self.status
+        if not isinstance(status, LockStatus) or not status.holders:
+            return None
+        return self.at - max(one.held_for for one in status.holders)
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the first lease ends, unless it is renewed."""
+        status = self.status
+        if not isinstance(status, LockStatus) or not status.holders:
+            return None
+        return self.at + min(one.remaining for one in status.holders)
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when the first of the queue waits; None if no one waits."""
+        status = self.status
+        if isinstance(status, LimiterStatus):
+            return None if status.longest_wait is None else self.at - status.longest_wait
+        if isinstance(status, LockStatus) and status.waiters:
+            return self.at - status.waiters[0].waited_for
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that is known after a step."""
+
+    at: float = 0.0
+    """When the step ended, in seconds of `time.monotonic`."""
+    took: float = 0.0
+    """How long the step took, in seconds."""
+    rows: tuple[Row, ...] = ()
+    findings: tuple[ServerFinding, ...] = ()
+    is_whole: bool = False
+    """Whether a search has ended, so that all names are known."""
+
+    @property
+    def held(self) -> int:
+        """How many leases there are."""
+        return sum(row.status.holding for row in self.rows if isinstance(row.status, LockStatus))
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum(row.status.waiting for row in self.rows)
+
+    @property
+    def rate(self) -> float:
+        """Grants a second."""
+        return sum(row.rate for row in self.rows)
+
+    @property
+    def mean(self) -> float | None:
+        """How long those had waited who were granted of late."""
+        rate = sum(row.rate for row in self.rows if row.mean is not None)
+        waited = sum(row.rate * row.mean for row in self.rows if row.mean is not None)
+        return waited / rate if rate else None
+
+
+class Live:
+    """What is known of the names of a client's namespace."""
+
+    def __init__(self, client: Handfast) -> None:
+        self._client = client
+        self._rows = dict[Key, Row]()
+        self._samples = dict[Key, deque[Sample]]()
+        self._search = self._known = self._new_search()
+        self._slots: list[int | None] = []
+        """Those of the primaries that the search has still to look at."""
+        self._cursor = b"0"
+        self._spent = 0.0
+        """How long the search has taken until now."""
+        self._found = set[Key]()
+        self._search_at = self._check_at = -inf
+        self._findings: tuple[ServerFinding, ...] = ()
+        self._is_whole = False
+
+    def step(self, seen: Collection[Key] = ()) -> View:
+        """Look, first at the names that are seen. Raises what a failed call raises; what is known stays."""
+        began = time.monotonic()
+        self._inspect_again(self._wanted(seen, began))
+        self._go_on(began)
+        if began >= self._check_at:
+            self._findings, self._check_at = self._client.check_server(timeout=TIMEOUT_S), began + CHECK_EVERY_S
+        now = time.monotonic()
+        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole)
+
+    def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
+        """Return the names to inspect again, the most important ones first."""
+        wanted = dict.fromkeys(key for key in seen if key in self._rows)
+        wanted |= dict.fromkeys(key for key, row in self._rows.items() if row.status.waiting)
+        wanted |= dict.fromkeys(key for key, row in self._rows.items() if _is_lively(row, now))
+        return [*wanted][:MOST]
+
+    def _inspect_again(self, keys: list[Key]) -> None:
+        driver = self._client._driver  # noqa: SLF001 -- the library has no call for it
+        for start in range(0, len(keys), INSPECTED):
+            batch = keys[start : start + INSPECTED]
+            steps = self._known.again(batch, is_cluster=driver.is_cluster)
+            found = driver.look(steps, "names", TIMEOUT_S)
+            self._take(found)
+            for key in set(batch) - {(one.kind, one.name) for one in found}:
+                self._forget(key)
+
+    def _go_on(self, now: float) -> None:
+        """Go on with the search, or begin one if it is time."""
+        if not self._slots:
+            if now < self._search_at:
+                return
+            self._search, self._cursor, self._spent = self._new_search(), b"0", 0.0
+            self._slots, self._found = [*self._client._slots_of_primaries()], set()  # noqa: SLF001 -- as above
+        began = now = time.monotonic()
+        while self._slots and (not self._is_whole or now < began + PIECE_S):
+            steps = self._search.look(self._cursor, self._slots[0])
+            self._cursor, found = self._client._driver.look(steps, "names", TIMEOUT_S)  # noqa: SLF001 -- as above
+            self._take(found)
+            self._found.update((one.kind, one.name) for one in found)
+            if self._cursor == b"0":
+                self._slots.pop(0)
+            now = time.monotonic()
+        self._spent += now - began
+        if not self._slots:
+            for key in [key for key in self._rows if key not in self._found]:
+                self._forget(key)
+            self._known, self._is_whole = self._search, True
+            self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
+
+    def _new_search(self) -> Search:
+        return Search(NamePattern(self._client._namespace, "*", get_args(Kind)), LISTED)  # noqa: SLF001 -- as above
+
+    def _take(self, found: Iterable[NameStatus]) -> None:
+        now = time.monotonic()
+        for one in found:
+            key = one.kind, one.name
+            self._rows[key] = self._row(key, one, now)
+            if key not in self._known.places and key in self._search.places:
+                self._known.places[key] = self._search.places[key]
+
+    def _row(self, key: Key, found: NameStatus, now: float) -> Row:
+        status = found.status
+        counters = (status.grants, status.waited) if isinstance(status, LockStatus) else (0, 0.0)
+        samples = self._samples.setdefault(key, deque())
+        if samples and counters[0] < samples[-1].grants:  # the server has forgotten the name in between
+            samples.clear()
+        if not samples or now >= samples[-1].at + 1:
+            samples.append(Sample(now, *counters, status.waiting))
+        while samples and samples[0].at < now - REMEMBERED_S - 1:
+            samples.popleft()
+        then = next(one for one in samples if one.at >= now - RECENT_S)
+        grown, passed = counters[0] - then.grants, now - then.at
+        rate = grown / passed if passed > 1 else 0.0
+        mean = max(0.0, counters[1] - then.waited) / grown if grown > 0 else None
+        before = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
+        return Row(*key, status, now, rate, mean, before)
+
+    def _forget(self, key: Key) -> None:
+        self._rows.pop(key, None)
+        self._samples.pop(key, None)
+        self._known.places.pop(key, None)
+
+
+def _is_lively(row: Row, now: float) -> bool:
+    """Whether a name is looked at in each step: it was granted lately, or what is known of it would look like an alarm."""
+    status = row.status
+    if not isinstance(status, LockStatus):
+        return isinstance(status, DebounceStatus) or (isinstance(status, LimiterStatus) and status.paused_for > 0)
+    if row.rate or (status.granted_ago is not None and now - row.at + status.granted_ago < RECENT_S):
+        return True
+    return any(row.at + one.remaining < now + one.ttl / 2 for one in status.holders if not one.released)

@@ -1,0 +1,143 @@
+"""What is wrong, in sentences: one case for each that there is, and their order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from handfast import Hold, Holder, LimiterStatus, LockStatus, OperatorAction, RateStatus, ServerFinding, Waiter
+from handfast._watch.live import Row, View
+from handfast._watch.problems import find_problems
+from handfast.cli.top.frames import sentence
+
+NOW = 100_000.0
+
+
+def holder(held_for, *, remaining=25.0, ttl=30.0, **other):
+    common = {"released": False, "lock_all": False, "exclusive": True, "owner": "c.1", **other}
+    return Holder("t", 1, 1, remaining, held_for, "batch-2", ttl=ttl, **common)
+
+
+def waiter(waited_for, *, silent_for=0.0):
+    return Waiter("t", 1, 0, waited_for, "web-1", True, "c.2", False, silent_for=silent_for)
+
+
+def lock(*, holders=(), waiters=(), waiting=None, granted_ago=None, hold=None):
+    count = len(waiters) if waiting is None else waiting
+    return LockStatus(holders, waiters, 7, len(holders), count, 1, 0, 3, 1.0, None, granted_ago, hold)
+
+
+def limiter(used, *, limit=500, per=60.0, waiting=0, paused_for=0.0):
+    pause = OperatorAction(datetime.now(UTC), "pause", "web-9", "") if paused_for else None
+    return LimiterStatus((RateStatus(limit, per, used, 0, 1.0),), waiting, paused_for, pause)
+
+
+def found_in(status, *, findings=(), at=NOW, **other):
+    kind = "limiter" if isinstance(status, LimiterStatus) else "lock"
+    rows = () if status is None else (Row(kind, "a", status, at, **other),)
+    found = find_problems(View(NOW, 0.0, rows, findings, is_whole=True))
+    return [(one.level, sentence(one.says, NOW), sentence(one.means, NOW)) for one in found]
+
+
+HOLD = Hold(datetime.now(UTC), 3600.0, "ops", "migration")
+
+CASES = {
+    "stuck": (
+        lock(holders=(holder(7200.0),), waiters=(waiter(120.0), waiter(60.0, silent_for=40.0))),
+        "urgent",
+        "a has been held for 2h00m, and 2 wait",
+        "batch-2 renews its lease, so its process lives: it hangs, or its work is long. The first waits for 2m00s; 1 of "
+        "them is silent.",
+    ),
+    "waits": (
+        lock(holders=(holder(90.0),), waiters=(waiter(80.0),), granted_ago=90.0),
+        "warning",
+        "The first in the queue of a has waited for 1m20s",
+        "1 waits. It is held by batch-2 for 1m30s.",
+    ),
+    "waits for long": (
+        lock(waiters=(waiter(700.0),), granted_ago=900.0),
+        "urgent",
+        "The first in the queue of a has waited for 11m40s",
+        "1 waits. It is free.",
+    ),
+    "silent": (
+        lock(holders=(holder(9.0),), waiters=(waiter(5.0, silent_for=30.0), waiter(5.0))),
+        "warning",
+        "1 of 2 waiters of a is silent",
+        "Their processes have ended or are frozen. They are passed over when their turn comes.",
+    ),
+    "unrenewed": (
+        lock(holders=(holder(60.0, remaining=8.0),)),
+        "warning",
+        "The lease of a ends in 8.0s unless it is renewed",
+        "batch-2 has missed at least one renewal.",
+    ),
+    "on hold": (lock(hold=HOLD), "note", "a is on hold for 1h00m more", "ops: migration. None wait."),
+    "on hold and waited for": (
+        lock(hold=HOLD, waiters=(waiter(5.0),)),
+        "warning",
+        "a is on hold for 1h00m more",
+        "ops: migration. 1 waits.",
+    ),
+    "full": (limiter(450, waiting=3), "warning", "a has used 450 of 500 in 60 s", "3 wait."),
+    "paused": (limiter(5, paused_for=60.0), "note", "a is paused for 1m00s more", "None wait. Paused by web-9."),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_there_is_a_sentence(case):
+    status, *expected = CASES[case]
+    assert found_in(status) == [tuple(expected)]
+
+
+def test_a_queue_that_grows_has_a_sentence():
+    status = lock(holders=(holder(5.0),), waiters=(waiter(5.0),), waiting=9)
+    says = "The queue of a grows: 2 a minute ago, 9 now"
+    assert found_in(status, before=2, rate=0.5, mean=4.0) == [
+        ("warning", says, "0.5 grants a second, after a mean wait of 4.0 s.")
+    ]
+    assert found_in(status, before=5) == found_in(status) == []
+
+
+def test_what_is_no_news_has_none():
+    held = holder(86_400.0)
+    for status in (
+        lock(holders=(held,)),  # and wanted by no one
+        lock(holders=(holder(5.0),), waiters=(waiter(80.0),), granted_ago=5.0),  # the queue moves
+        lock(holders=(holder(20.0, remaining=8.0),)),  # it may be one without renewals
+        lock(holders=(holder(60.0, remaining=8.0, released=True),)),
+        lock(holders=(holder(60.0, remaining=8.0, wanted=3.0),)),
+        limiter(450, per=1.0),  # full by design
+        limiter(450, limit=0),
+        limiter(449),
+    ):
+        assert found_in(status) == []
+    assert found_in(lock(holders=(holder(60.0, remaining=8.0),)), at=NOW - 5) == [], "it was not looked at in this step"
+
+
+def test_the_worst_comes_first():
+    names = {"waits": "b", "stuck": "c", "on hold": "d", "full": "e"}
+    rows = [Row("limiter" if case == "full" else "lock", name, CASES[case][0], NOW) for case, name in names.items()]
+    findings = (
+        ServerFinding("warning", "eviction", "maxmemory-policy is allkeys-lru"),
+        ServerFinding("failure", "rights", "the user lacks rights", "give them"),
+        ServerFinding("warning", "persistence", "there is no file"),
+        ServerFinding("info", "x", "y"),
+    )
+    found = find_problems(View(NOW, 0.0, tuple(rows), findings, is_whole=True))
+    assert [one.id for one in found] == [
+        "server rights",
+        "stuck lock c",
+        "server eviction",
+        "waits lock b",
+        "full e",
+        "server persistence",
+        "hold lock d",
+    ]
+    assert [sentence(one.says, NOW) for one in found if one.id.startswith("server")] == [
+        "The user lacks rights",
+        "maxmemory-policy is allkeys-lru",
+        "There is no file",
+    ]
