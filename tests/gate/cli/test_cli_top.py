@@ -97,7 +97,7 @@ def test_a_frame_shows_who_holds_and_waits_and_what_is_wrong(call, hf, other):
         join = waiting(other, hf.lock("order:42"), 3)
         hf.hold("deploy", 3600, reason="DB migration")
         text = call("--size", "120x20").stdout
-        head, totals, alarm, heads, first, *rest = text.splitlines()
+        head, totals, worst, heads, first, *rest = text.splitlines()
         assert head.startswith(" handfast  hf on ")
         assert totals.split()[:4] == ["5", "held", "3", "waiting"] or totals.split()[:4] == [
             "3",
@@ -105,7 +105,7 @@ def test_a_frame_shows_who_holds_and_waits_and_what_is_wrong(call, hf, other):
             "3",
             "waiting",
         ]
-        assert "is on hold for 59m" in alarm or "append-only" in alarm
+        assert "is on hold for 59m" in worst or "append-only" in worst
         assert heads.split() == ["NAME", "KIND", "HELD", "BY", "HELD", "ENDS", "QUEUE↓", "WAITED", "/S"]
         assert first.split()[:2] == ["order:42", "lock"]
         assert first.split()[5:7] == ["3", "▁▁▁"]

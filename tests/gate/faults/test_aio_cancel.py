@@ -59,7 +59,7 @@ async def test_a_connecting_task_that_is_cancelled_is_followed_by_another(server
         struck.clear()
         seen.clear()
         known = newest(raw)
-        async with AsyncHandfast(server.url) as hf:
+        async with AsyncHandfast(f"{server.url}?socket_timeout=1") as hf:  # waited for where a reply was lost
             lease = await hf.lock("a").acquire(timeout=20)
             assert await lease.release() is True
             await eventually_async(lambda known=known: len(connections_since(known, raw)) == 1)

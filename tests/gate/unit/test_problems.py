@@ -42,13 +42,17 @@ def found_in(status, *, findings=(), at=NOW, **other):
 
 HOLD = Hold(datetime.now(UTC), 3600.0, "ops", "migration")
 
+STUCK = (
+    "batch-2 renews its lease, so its process lives: it hangs, or its work is long. The first waits for 2m00s; 1 of them "
+    "is silent."
+)
+
 CASES = {
     "stuck": (
         lock(holders=(holder(7200.0),), waiters=(waiter(120.0), waiter(60.0, silent_for=40.0))),
         "urgent",
         "a has been held for 2h00m, and 2 wait",
-        "batch-2 renews its lease, so its process lives: it hangs, or its work is long. The first waits for 2m00s; 1 of "
-        "them is silent.",
+        STUCK,
     ),
     "waits": (
         lock(holders=(holder(90.0),), waiters=(waiter(80.0),), granted_ago=90.0),
