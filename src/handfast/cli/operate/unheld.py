@@ -11,7 +11,7 @@ from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, NameSta
 
 __all__ = ["described", "fullness", "summary", "used"]
 
-HEADS = {
+HEADS: dict[str, tuple[str, ...]] = {
     "limiter": ("LIMITER", "USED", "QUEUE", "WAITED", "PAUSED"),
     "debounce": ("DEBOUNCE", "RUNS IN", "CALLS FOR", "ITEMS"),
     "latch": ("LATCH", "DONE", "WAITING"),

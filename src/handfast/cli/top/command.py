@@ -9,12 +9,13 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 from redis.exceptions import RedisError
 
-from handfast._watch.live import Live
+from handfast._watch.live import Key, Live
 from handfast._watch.problems import find_problems
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
 from handfast.cli.operate.looking import connected, label_option, operator
@@ -147,7 +148,7 @@ class Looker:
     """Looks in a thread of its own, so that keys work while the server does not answer."""
 
     def __init__(self, screen: Screen, client: Handfast, url: str, terminal: Terminal) -> None:
-        self.seen = screen.seen(SIZE[1])
+        self.seen: Sequence[Key] = screen.seen(SIZE[1])
         self._screen, self._client, self._url, self._terminal = screen, client, url, terminal
         self._live = Live(client)
         self._started_at = time.monotonic()
