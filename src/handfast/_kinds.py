@@ -61,6 +61,7 @@ KINDS: Mapping[str, ObjectKind] = {
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")},
         "limit",
+        commands=("set",),
         records=("LimiterStatus", "Rate", "RateStatus"),
         parts=("queue", "settings", "window"),
     ),

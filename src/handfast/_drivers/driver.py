@@ -15,6 +15,7 @@ from handfast._drivers.events import Events
 from handfast._drivers.failures import already_held
 from handfast._drivers.forks import OfOneProcess
 from handfast._protocol.acquire import BaseAttempt
+from handfast._protocol.limiting import Announcements
 
 if TYPE_CHECKING:
     from handfast._protocol.detached import DetachedLease
@@ -39,6 +40,7 @@ class Driver(OfOneProcess, Generic[C]):
     ) -> None:
         self._connector = connector
         self.events: Events = connector.events
+        self.announcements: Announcements = Announcements()
         self._namespace = namespace
         self._label = label
         self._retry_for = retry_for

@@ -31,6 +31,7 @@ from handfast._engine.script import lua_texts
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
 from handfast._protocol.lease import LeaseState, downgrade, number, release, renew
+from handfast._protocol.limiting import Announcements
 from handfast.arguments import CancelEvent
 from handfast.errors import AcquireCancelled, ClientClosed, ServerUnsupported
 
@@ -81,6 +82,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     ],
     "debounce_inspect": lambda _: [b"state", _now_us(), 0, 0, 0],
     "GET": lambda _: None,
+    "SET": lambda _: b"OK",
     "DEL": lambda _: 0,
     "XADD": lambda _: b"0-1",
     "PEXPIRE": lambda _: 1,
@@ -132,6 +134,7 @@ class NullDriver:
         """Of the leases that end, what calls `_look` then."""
         self.callbacks = self
         self.events = Events()
+        self.announcements = Announcements()
 
     @property
     def label(self) -> str:

@@ -59,6 +59,16 @@ class KeySet:
         """Return the keys of another name of the same kind."""
         return KeySet(self._namespace, self.kind, name)
 
+    @property
+    def root(self) -> tuple[str, str]:
+        """The namespace, and the name without the parts behind it."""
+        return self._namespace, self._plain_name
+
+    @property
+    def whole(self) -> KeySet:
+        """The keys of the name without the parts behind it."""
+        return KeySet(self._namespace, self.kind, self._plain_name) if self._parts else self
+
     def keyed(self, parts: tuple[str, ...]) -> KeySet:
         """Return the keys of the same name with these parts behind it, and behind those that it has."""
         return KeySet(self._namespace, self.kind, self._plain_name, self._parts + parts)

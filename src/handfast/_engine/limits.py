@@ -13,9 +13,20 @@ from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import double, doubles
 from handfast._engine.records import encode_label, words_of
 from handfast._engine.resp import bulk
-from handfast._engine.script import pack
+from handfast._engine.script import command, pack
 
-__all__ = ["Limit", "LimitRequest", "read_limits"]
+__all__ = ["Limit", "LimitRequest", "announced", "read_limits"]
+
+
+ANNOUNCED = "rates"
+"""The part of a name with the rates that a client has announced."""
+
+ANNOUNCED_MS = 3_600_000
+
+
+def announced(place: KeySet) -> Call:
+    """Read the rates that a client has announced."""
+    return Call(command("GET", 1), pack((place.whole.key(ANNOUNCED),)))
 
 
 class Limit(NamedTuple):
@@ -132,6 +143,11 @@ class LimitRequest(ObjectRequest):
     def pause(self, pause_ms: int, by: str) -> Call:
         """Admit no one for so long; 0 ends a pause. ``by``: the label of the client."""
         return self.call("pause", pause_ms=pause_ms, by=encode_label(by))
+
+    def announce(self) -> Call:
+        """Let `names` know the rates, under the name without a key. No admission depends on it."""
+        args = (self.place.whole.key(ANNOUNCED), self.fixed["rates"], "PX", ANNOUNCED_MS)
+        return Call(command("SET", len(args)), pack(args))
 
     def resize(self, by: str, why: str) -> Call:
         """Set these rates for all clients; or have each bring its own again, if they are the caller's.

@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
 __all__ = [
+    "NEARLY_FULL",
+    "Announcements",
     "Decision",
     "LimitAttempt",
     "acquire",
+    "announce",
     "pause",
     "periods",
     "read_status",
@@ -59,6 +62,9 @@ TAKEOVER_S = 1.0
 
 SET_RATES = 5
 """The place in the reply of ``limit_inspect`` of the rates that are set."""
+
+FIRST_RATES = 8
+"""The place of those of the first waiter."""
 
 MIN_RETRY_S = 0.001
 """The least ``retry_after`` of a call that is not admitted, in seconds."""
@@ -139,6 +145,40 @@ def _take_rates(attempt: LimitAttempt, packed: bytes) -> None:
         raise LimitExceeded(request.name, request.most, request.cost)
 
 
+NEARLY_FULL = 10
+"""A limiter is nearly full if that part of its limit is left."""
+
+
+class Announcements:
+    """When each limiter is to be announced by this client, so that operators see its rates."""
+
+    EVERY_S, MOST = 600.0, 1000
+    """How often, and of how many limiters it is remembered."""
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], float] = {}
+
+    def is_due(self, attempt: LimitAttempt) -> bool:
+        """Return whether a limiter was not announced of late, and count it as announced. Rates that are set never are."""
+        request, now = attempt.request, attempt.asked_at
+        if request.fixed["follows"]:
+            return False
+        name = request.place.root
+        if now < self._due.get(name, -inf):
+            return False
+        if len(self._due) >= self.MOST:
+            self._due.clear()
+        self._due[name] = now + self.EVERY_S
+        return True
+
+
+def announce(request: LimitRequest) -> Steps[None]:
+    """Let operators see the rates. Nothing depends on it."""
+    yield request.announce()
+
+
 def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
     """Let an admission count for another cost; 0 takes it back."""
     yield from change(lambda: attempt.request.settle(attempt.token, cost, copies=attempt.copies))
@@ -188,16 +228,21 @@ def status(request: LimitRequest) -> Steps[LimiterStatus]:
     return read_status(answer.fields, [rate.per_ms for rate in request.rates], request.rates)
 
 
-def read_status(fields: Sequence[Any], periods: Sequence[int], rates: Sequence[Limit] = ()) -> LimiterStatus:
+def read_status(
+    fields: Sequence[Any], periods: Sequence[int], rates: Sequence[Limit] = (), announced: bytes = b""
+) -> LimiterStatus:
     """Make the status of a reply of ``limit_inspect`` for windows with these periods, the shortest first.
 
-    Without ``rates`` it takes those that are set, or else those of the first waiter. Where there are neither, the limits are 0.
+    Without ``rates`` it takes those that are set, or else those of the first waiter, or else the limits that a client has
+    announced for these periods. A limit that is not known is 0.
     """
     from handfast.records import LimiterStatus, RateStatus
 
     _, now_us, waiting, paused_us, noted, set_rates, shown, first_us, first_rates = fields
     windows = dict(zip(periods, zip(shown[::2], shown[1::2], strict=True), strict=True))
-    rates = rates or read_limits(set_rates or first_rates) or [Limit(0, per_ms) for per_ms in periods]
+    if not rates and not (rates := read_limits(set_rates or first_rates)):
+        known = {per_ms: limit for limit, per_ms in read_limits(announced)}
+        rates = [Limit(known.get(per_ms, 0), per_ms) for per_ms in periods]
     found = []
     for limit, per_ms in rates:
         used, reset_us = windows.get(per_ms, (0, 0))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
+from handfast._engine.limits import announced
 from handfast._engine.names import INSPECTED, LIMITS, NamePattern, inspect_all, outcome
 from handfast._protocol import debouncing, latching, limiting, once
 from handfast._protocol.admin import read_status
@@ -37,6 +38,8 @@ class Search:
         self._pattern, self._listed = pattern, listed
         self._limiters = dict[str, tuple[KeySet, set[int]]]()
         """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
+        self._announced = dict[str, bytes]()
+        """By the beginning of their keys, the rates that clients have announced of limiters."""
         self._direct = pattern.places()
         """The places that need no SCAN."""
         self._seen = {place.tag for place in self._direct}
@@ -117,12 +120,23 @@ class Search:
             record = None
             if self._pattern.recorded and place.kind == "once":
                 record = yield from self._record(place, fields)
-            status = _status(place.kind, fields, *periods[number : number + 1])
+            rates = b""
+            if place.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
+                rates = yield from self._rates(place)
+            status = _status(place.kind, fields, periods[number] if periods else (), rates)
             if status is not None or record is not None:
                 status = status or read_status(fields, 1)
                 self.places[place.kind, place.name] = Place(place, *periods[number : number + 1])
                 found.append(NameStatus(cast("Kind", place.kind), place.name, status, record))
         return found
+
+    def _rates(self, place: KeySet) -> Steps[bytes]:
+        """Read the rates that a client has announced of a limiter; empty if none has."""
+        tag = place.whole.tag
+        if tag not in self._announced:
+            answer: Answer = yield announced(place)
+            self._announced[tag] = answer.reply or b""
+        return self._announced[tag]
 
     def _record(self, place: KeySet, fields: list[Any]) -> Steps[OnceStatus | None]:
         """Read what is recorded of a key of `once`; None if nothing is."""
@@ -147,12 +161,12 @@ def _together(places: Sequence[KeySet], size: int) -> list[list[KeySet]]:
 
 
 def _status(
-    kind: str, fields: list[Any], periods: Sequence[int] = ()
+    kind: str, fields: list[Any], periods: Sequence[int] = (), rates: bytes = b""
 ) -> LockStatus | LimiterStatus | DebounceStatus | LatchStatus | None:
     """Read the reply of a script that inspects; None if the server does not know the name."""
     match kind:
         case "limiter":
-            limiter = limiting.read_status(fields, periods)
+            limiter = limiting.read_status(fields, periods, (), rates)
             is_known = limiter.waiting or limiter.paused_for or limiter.last or any(rate.used for rate in limiter.rates)
             return limiter if is_known else None
         case "debounce":

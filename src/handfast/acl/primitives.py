@@ -141,7 +141,8 @@ def _names(namespace: str) -> Use:
     for kind in get_args(Kind):
         if kind not in LIMITS:
             inspects = load(f"{KINDS[kind].scripts}_inspect")
-            uses.append(Use((inspects,), frozenset(), (keys_of_kind(namespace, kind),)))
+            plain = frozenset({"get"} if kind == "limiter" else ())  # the rates that clients have announced
+            uses.append(Use((inspects,), plain, (keys_of_kind(namespace, kind),)))
     return _joined(uses)
 
 

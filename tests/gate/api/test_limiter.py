@@ -667,13 +667,13 @@ async def test_an_admission_whose_message_is_lost_is_found_by_asking(here, raw):
 
 
 async def test_a_server_without_memory_refuses_and_nothing_is_left(here, raw):
-    limiter = here.limiter("a", "10/min")
-    admission = await limiter.acquire(cost=9)
+    limiter = here.limiter("a", "100/min")
+    admission = await limiter.acquire(cost=80)
     raw.config_set("maxmemory", 1)
     with pytest.raises(ServerRefused, match="out of memory"):
         await limiter.acquire()
-    assert not await limiter.try_acquire(cost=2)
-    assert (await limiter.status()).rates[0].used == 9
+    assert not await limiter.try_acquire(cost=30)
+    assert (await limiter.status()).rates[0].used == 80
     await admission.settle(cost=0)
     raw.config_set("maxmemory", 0)
     assert nothing_left(raw)

@@ -8,7 +8,9 @@ from typing import get_args
 import pytest
 
 from handfast import DebounceStatus, UnknownLayout
+from handfast._protocol.limiting import Announcements
 from handfast.arguments import Kind
+from handfast.testing import FaultProxy, containing
 from tests._support.apis import all_of, until_queued
 from tests._support.helpers import eventually_async
 
@@ -72,7 +74,7 @@ async def test_limiters_are_found_with_their_keys_and_the_rates_that_the_server_
     assert sorted(found) == ["login|ann", "login|bob|7", "paused", "plain", "set"]
     used = {name: [(rate.limit, rate.per, rate.used, rate.remaining) for rate in found[name].rates] for name in found}
     assert used == {
-        "login|ann": [(0, 60.0, 1, 0)],
+        "login|ann": [(2, 60.0, 1, 1)],  # as that key is full, a client has told its rates
         "login|bob|7": [(2, 60.0, 2, 0)],  # the first waiter brings them
         "paused": [],
         "plain": [(0, 60.0, 3, 0), (0, 3600.0, 3, 0)],
@@ -87,6 +89,37 @@ async def test_limiters_are_found_with_their_keys_and_the_rates_that_the_server_
     assert str(found["plain"]) == "3 used in 60 s, 3 used in 3,600 s; 0 waiting"
     assert await names(there.names("login|*")) == [("limiter", "login|ann"), ("limiter", "login|bob|7")]
     assert await names(there.names("login|ann")) == [("limiter", "login|ann")]
+
+
+async def test_a_limiter_that_is_nearly_full_tells_its_rates_once(here, there, raw, monkeypatch):
+    login = here.limiter("login", "10/min; 500/h")
+    for key, cost in (("ann", 8), ("bob", 9)):
+        await login.keyed(key).try_acquire(cost=cost)
+        assert raw.exists("{hf:limiter:login}:rates") == (key == "bob"), "a tenth of it is left"
+    assert 0 < raw.pttl("{hf:limiter:login}:rates") <= 3_600_000
+    limits = {one.name: [rate.limit for rate in one.status.rates] for one in await all_of(there.names("login*"))}
+    assert limits == {"login|ann": [10, 500], "login|bob": [10, 500]}
+    assert [one.name for one in await all_of(there.names("login"))] == []
+    raw.delete("{hf:limiter:login}:rates")
+    assert not await here.limiter("login", "10/min; 500/h").keyed("bob").try_acquire(cost=5)
+    assert not raw.exists("{hf:limiter:login}:rates"), "not again within ten minutes"
+    monkeypatch.setattr(Announcements, "EVERY_S", 0.0)
+    assert not await there.limiter("login", "10/min; 500/h").keyed("bob").try_acquire(cost=5)
+    assert raw.exists("{hf:limiter:login}:rates"), "a refusal tells them, too"
+    await there.limiter("login", "9/h").keyed("eve").resize("3/min")
+    raw.delete("{hf:limiter:login}:rates")
+    assert await there.limiter("login", "9/h").keyed("eve").try_acquire(cost=3)
+    assert not raw.exists("{hf:limiter:login}:rates"), "rates that were set are known anyway"
+
+
+async def test_a_call_is_admitted_where_its_rates_cannot_be_told(api, raw, server):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            lost = proxy.lose_request(containing(b"}:rates"), times=None)
+            assert await client.limiter("a", "1/min").try_acquire()
+            assert lost.happened
+            assert not await client.limiter("a", "1/min").try_acquire()
+            assert not raw.exists("{hf:limiter:a}:rates")
 
 
 async def test_many_limiters_are_inspected_in_few_calls(here, raw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, TypeVar
 
@@ -13,6 +14,7 @@ from handfast._api.foreign import unknown_options
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
+from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import (
     check_int,
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from handfast.records import LimiterStatus, Rate
 
 __all__ = ["AsyncAdmission", "AsyncLimiter"]
+
+ANNOUNCE_S = 1.0
+"""For how long a call waits until its rates are announced, once in ten minutes at most."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -411,6 +416,11 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
             dispatcher.admitted(attempt, exceeded=decision.exceeded)
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(1)
+        if decision.remaining * limiting.NEARLY_FULL <= attempt.request.most and self._driver.announcements.is_due(
+            attempt
+        ):
+            with suppress(*OWN_ERRORS):  # it is for operators alone
+                await self._driver.look(limiting.announce(attempt.request), self.name, ANNOUNCE_S)
         return AsyncAdmission(self._driver, attempt, decision)
 
 
