@@ -17,6 +17,7 @@ __all__ = [
     "LossCause",
     "Lost",
     "NameEvent",
+    "Operated",
     "OutageBegan",
     "OutageEnded",
     "Outcome",
@@ -164,6 +165,22 @@ class OutageEnded(Event):
     leases: int
     lasted: float
     """Seconds since the outage began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operated(NameEvent):
+    """This client has written into the audit what an operator did; see `Handfast.note`."""
+
+    what: str
+    """What was done, such as "release"."""
+    by: str
+    """The label of this client."""
+    why: str
+    """The reason."""
+    count: int | None
+    """How many leases it concerned."""
+    fence: int | None
+    """Up to which fence leases were taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

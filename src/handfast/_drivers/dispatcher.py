@@ -125,6 +125,10 @@ class Dispatcher:
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
         self._dispatch(events.Admitted(**fields, cost=attempt.request.cost, waited=waited, exceeded=exceeded))
 
+    def operated(self, **fields: Any) -> None:
+        """Report what an operator did, with the fields of `events.Operated`."""
+        self._dispatch(events.Operated(at=unix_time(), **fields))
+
     def ended(self, lease: LeaseState) -> None:
         """Report that a holder let its lease go, whether or not the server has confirmed that."""
         if lease.claim_end():

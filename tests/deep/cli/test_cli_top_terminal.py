@@ -35,7 +35,7 @@ class Window:
             command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
         )
         self._slave = slave
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self):
@@ -125,6 +125,25 @@ def test_a_server_that_hangs_and_goes_away_is_noticed_and_keys_go_on(server, win
         window.shows("live")
         window.process.send_signal(signal.SIGTERM)
         assert window.end() == 143
+
+
+def test_ls_lists_again_and_again_through_an_outage(server):
+    window = Window(*HANDFAST[:-1], "ls", "--watch", "0.2", "--url", server.url)
+    try:
+        with Handfast(server.url, label="web-1:1") as client:
+            lease = client.lock("order:1").acquire()
+            window.shows("order:1", "web-1:1")
+            lease.release()
+            eventually(lambda: "order:1" not in "\n".join(window.screen.display))
+            server.kill()
+            window.shows("handfast: ")
+            server.restart()
+            with client.lock("order:2"):
+                window.shows("order:2")
+        window.process.send_signal(signal.SIGINT)
+        assert window.process.wait(20) == 0
+    finally:
+        window.process.kill()
 
 
 def test_without_a_server_it_goes_on_and_says_so_at_its_end():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from handfast import AuditEntry, ServerRefused
+from handfast.events import Operated
 from handfast.testing import FaultProxy
 
 
@@ -28,6 +29,19 @@ async def test_what_is_noted_is_found_in_the_order_of_time(here, there):
     assert abs(datetime.now(UTC) - first.at) < timedelta(minutes=1)
     assert str(first) == f"{first.at:%Y-%m-%d %H:%M:%S} UTC: release lock 'order:1' by {first.by}: it hangs"
     assert (second.name, second.why, second.count, second.fence) == ("größe\n", "\N{SNOWMAN}", None, None)
+
+
+async def test_what_is_noted_is_an_event_of_this_client(here, there):
+    seen, others = [], []
+    here.on(seen.append, Operated)
+    there.on(others.append, Operated)
+    await here.note("release", "a", kind="lock", reason="it hangs", count=2, fence=17)
+    (event,) = seen
+    assert (event.what, event.kind, event.name, event.why, event.count, event.fence) == (
+        *("release", "lock", "a", "it hangs"),
+        *(2, 17),
+    )
+    assert (event.by, others) == (here._driver.label, [])
 
 
 async def test_the_newest_or_those_after_an_entry(here):

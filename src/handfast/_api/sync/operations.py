@@ -154,6 +154,8 @@ class Operations:
         given = {key: check_int(value, key, MAX_FENCE, least=0) for key, value in numbers.items() if value is not None}
         fields = {"what": what, "kind": kind, "name": name, "by": self._driver.label, "why": check_reason(reason)}
         self._driver.run(auditing.note(self._namespace, {**fields, **given}), name)
+        if (dispatcher := self._driver.events.dispatcher) is not None:
+            dispatcher.operated(**fields, count=count, fence=fence)
 
     def audit(
         self, *, since: Duration | None = None, after: str | None = None, limit: int = 100

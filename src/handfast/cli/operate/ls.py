@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+import contextlib
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
+from handfast.cli.durations import parse_duration
 from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option
 
 if TYPE_CHECKING:
-    from handfast import NameStatus
+    from handfast import Handfast, NameStatus, UnknownLayout
 
 __all__ = ["command"]
 
@@ -46,24 +51,12 @@ Exit codes:
     help="Also list idle names that were used in the last hour, and when; and what once has recorded.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List the first N names.")
+@click.option("--watch", callback=parse_duration, metavar="TIME", help="List them again and again, at that distance.")
 @json_option
 @server_options
 @namespace_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    *,
-    pattern: str,
-    kinds: tuple[Kind, ...],
-    waiting: bool,
-    on_hold: bool,
-    idle: bool,
-    limit: int | None,
-    as_json: bool,
-    url: str,
-    namespace: str,
-) -> None:
+def command(ctx: click.Context, /, *, watch: float | None, url: str, namespace: str, **wanted: Any) -> None:
     """List the names that are held and waited for.
 
     PATTERN is a shell pattern, such as 'order:*' in quotes. Names with the longest queue come first, then those held
@@ -72,42 +65,82 @@ def command(
 
     Looks through all keys of the server in small steps, without a registry of names.
     """
+    with connected(url, namespace=namespace) as client:
+        if watch is not None:
+            _watch(client, namespace, watch, wanted)
+            return
+        lines, refused = _listed(client, namespace, **wanted)
+    for line in lines:
+        click.echo(line)
+    if refused is not None:
+        click.echo(f"handfast: {refused}", err=True)
+        ctx.exit(UNAVAILABLE)
+    if not lines:
+        on_hold, waiting, idle = (wanted[name] for name in ("on_hold", "waiting", "idle"))
+        words = "on hold" if on_hold else "waited for" if waiting else "known" if idle else "held or waited for"
+        click.echo(f"handfast: no name is {words}", err=True)
+    ctx.exit(0 if lines else NOTHING)
+
+
+def _watch(client: Handfast, namespace: str, seconds: float, wanted: dict[str, Any]) -> None:
+    """List names again and again, until Ctrl-C. A look that fails is a line, and others follow."""
+    from redis.exceptions import RedisError
+
+    from handfast import HandfastError
+
+    is_screen = sys.stdout.isatty() and not wanted["as_json"]
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        while True:
+            try:
+                lines, refused = _listed(client, namespace, **wanted)
+                problem = refused and str(refused)
+            except (HandfastError, RedisError, OSError) as error:
+                lines, problem = [], str(error)
+            if is_screen:
+                click.clear()
+                lines = lines[: shutil.get_terminal_size().lines - 2]
+            for line in lines:
+                click.echo(line)
+            if problem is not None:
+                click.echo(f"handfast: {problem}", err=True)
+            if not (is_screen or wanted["as_json"]):
+                click.echo()
+            sys.stdout.flush()
+            time.sleep(seconds)
+
+
+def _listed(
+    client: Handfast,
+    namespace: str,
+    *,
+    pattern: str,
+    kinds: tuple[Kind, ...],
+    limit: int | None,
+    as_json: bool,
+    **which: bool,
+) -> tuple[list[str], UnknownLayout | None]:
+    """Return the lines to print, and the error for a name in another layout."""
     from handfast import UnknownLayout
     from handfast._watch.held import held_names
     from handfast.cli.operate import objects, table, unheld, words
 
     known: list[NameStatus] = []
     refused = None
-    with connected(url, namespace=namespace) as client:
-        try:
-            known.extend(client.names(pattern, kinds=kinds or get_args(Kind), recorded=idle))
-        except UnknownLayout as error:  # it comes after all others
-            refused = error
-    shown = sorted((one for one in known if _is_wanted(one, waiting=waiting, on_hold=on_hold, idle=idle)), key=_rank)[
-        :limit
-    ]
+    try:
+        known.extend(client.names(pattern, kinds=kinds or get_args(Kind), recorded=which["idle"]))
+    except UnknownLayout as error:  # it comes after all others
+        refused = error
+    shown = sorted((one for one in known if _is_wanted(one, **which)), key=_rank)[:limit]
     if as_json:
-        for one in shown:
-            click.echo(objects.dumped(objects.summary(namespace, one)))
-    elif shown:
-        most = table.width()
-        held = held_names(shown)
-        others = [*unheld.summary(shown, most)]
-        for line in (*words.summary(held, most, last_used=idle), *([""] * bool(held and others)), *others):
-            click.echo(line)
-        if most is not None:
-            queued = sum(one.status.waiting for one in known)
-            click.echo(f"\n{len(shown):,} of {len(known):,} names known, {queued:,} waiting")
-    elif refused is None:
-        click.echo(
-            "handfast: no name is "
-            + ("on hold" if on_hold else "waited for" if waiting else "known" if idle else "held or waited for"),
-            err=True,
-        )
-    if refused is not None:
-        click.echo(f"handfast: {refused}", err=True)
-        ctx.exit(UNAVAILABLE)
-    ctx.exit(0 if shown else NOTHING)
+        return [objects.dumped(objects.summary(namespace, one)) for one in shown], refused
+    most, held = table.width(), held_names(shown)
+    others = [*unheld.summary(shown, most)]
+    lines = [*words.summary(held, most, last_used=which["idle"])] if held else []
+    lines += [*([""] * bool(held and others)), *others]
+    if most is not None and shown:
+        queued = sum(one.status.waiting for one in known)
+        lines += ["", f"{len(shown):,} of {len(known):,} names known, {queued:,} waiting"]
+    return lines, refused
 
 
 def _is_wanted(one: NameStatus, *, waiting: bool, on_hold: bool, idle: bool) -> bool:
