@@ -428,7 +428,7 @@ def test_no_event_has_a_token_or_a_result():
     events = [getattr(seen, name) for name in seen.__all__ if isinstance(getattr(seen, name), type)]
     fields = {field.name for kind in events if issubclass(kind, Event) for field in dataclasses.fields(kind)}
     assert not fields & {"token", "value", "result", "label"}
-    assert len(events) == 14
+    assert len(events) == 15
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore"])
