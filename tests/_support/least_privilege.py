@@ -46,6 +46,7 @@ USED = {
     "test_every_kind": list(NAMESPACED),
     "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
     "test_names_of_all_kinds": ["debounce", "latch", "limiter", "once", "operate"],
+    "test_cli_top": ["group", "latch", "limiter", "lock_all", "operate", "rwlock", "semaphore"],
     "test_cli_all_kinds": ["debounce", "latch", "limiter", "once", "operate"],
     "test_limiter": ["limiter"],
     "test_once_uses": ["once"],

@@ -174,7 +174,8 @@ def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:
             else:
                 level, weight = "warning", 100.0
             says = (one.text[:1].upper() + one.text[1:] if "-" not in one.text.split(" ")[0] else one.text,)
-            yield Problem(level, weight, f"server {one.topic}", says, (one.advice,) if one.advice else ())
+            means = ": ".join(filter(None, (one.advice, one.command)))
+            yield Problem(level, weight, f"server {one.topic}", says, (means[:1].upper() + means[1:],) if means else ())
 
 
 def _waiting(count: int) -> str:

@@ -126,7 +126,7 @@ def test_the_worst_comes_first():
     rows = [Row("limiter" if case == "full" else "lock", name, CASES[case][0], NOW) for case, name in names.items()]
     findings = (
         ServerFinding("warning", "eviction", "maxmemory-policy is allkeys-lru"),
-        ServerFinding("failure", "rights", "the user lacks rights", "give them"),
+        ServerFinding("failure", "rights", "the user lacks rights", "give them", "ACL SETUSER"),
         ServerFinding("warning", "persistence", "there is no file"),
         ServerFinding("info", "x", "y"),
     )
@@ -145,3 +145,4 @@ def test_the_worst_comes_first():
         "maxmemory-policy is allkeys-lru",
         "There is no file",
     ]
+    assert sentence(found[0].means, NOW) == "Give them: ACL SETUSER"
