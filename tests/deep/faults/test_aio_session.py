@@ -56,7 +56,7 @@ async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
     session.inbox.register(TOKEN)
     coming = session.send(PERMITS.acquire(TOKEN))
     (command,) = await peer.hear()
-    wants = doubles(1, 1, 1000, 0) + b"inbox control label"
+    wants = doubles(1, 1, 1000, 0) + b"inbox control label ttl=1000"
     assert command[-1] == wants, "an acquire ends with what it wants, and the channels and the label of its client"
 
     async def play():

@@ -21,7 +21,10 @@ local function inspect(burst_key, items)
   burst = burst_key
   load_burst()
   local count = redis.call('HLEN', items)
-  return {'state', now, first or 0, due or 0, math.max(0, count - redis.call('HEXISTS', items, ''))}
+  if redis.call('HGET', items, '') then
+    count = count - 1 -- when the hash was made
+  end
+  return {'state', now, first or 0, due or 0, count}
 end
 
 if #KEYS == 2 then
