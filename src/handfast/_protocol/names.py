@@ -40,9 +40,9 @@ class Search:
         """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
         self._announced = dict[str, bytes]()
         """By the beginning of their keys, the rates that clients have announced of limiters."""
-        self._direct = pattern.places()
+        self._direct = [Place(keys) for keys in pattern.places()]
         """The places that need no SCAN."""
-        self._seen = {place.tag for place in self._direct}
+        self._seen = {place.keys.tag for place in self._direct}
         self.places = dict[tuple[str, str], Place]()
         """By kind and name, where each name that was found is stored."""
         self.refused: UnknownLayout | None = None
@@ -63,30 +63,22 @@ class Search:
             places += self._new(scanned.reply[1])
         size = INSPECTED if slot is None else 1  # one call can't inspect names of several slots
         found = list[NameStatus]()
+        if cursor == b"0":
+            places += [Place(keys, sorted(periods)) for keys, periods in self._limiters.values()]
+            self._limiters.clear()
         for some in _together(places, size):
             found += yield from self._inspected(some)
-        if cursor == b"0":
-            limiters, self._limiters = [*self._limiters.values()], {}
-            for start in range(0, len(limiters), size):
-                batch = limiters[start : start + size]
-                periods = [sorted(each) for _, each in batch]
-                found += yield from self._inspected([place for place, _ in batch], periods)
         return cursor, found
 
     def again(self, names: Sequence[tuple[str, str]], *, is_cluster: bool) -> Steps[list[NameStatus]]:
         """Inspect names that were found before. Those that the server does not know any more are left out."""
         size = 1 if is_cluster else INSPECTED
         found = list[NameStatus]()
-        places = [self.places[name] for name in names]
-        limiters = [place for place in places if place.keys.kind == "limiter"]
-        for some in _together([place.keys for place in places if place.keys.kind != "limiter"], size):
+        for some in _together([self.places[name] for name in names], size):
             found += yield from self._inspected(some)
-        for start in range(0, len(limiters), size):
-            batch = limiters[start : start + size]
-            found += yield from self._inspected([place.keys for place in batch], [place.periods for place in batch])
         return found
 
-    def _new(self, keys: Sequence[bytes]) -> list[KeySet]:
+    def _new(self, keys: Sequence[bytes]) -> list[Place]:
         """Return the places that these keys show for the first time; limiters are kept for later."""
         places = []
         for place, _, period in self._pattern.found(keys):
@@ -95,13 +87,15 @@ class Search:
                 periods |= set() if period is None else {period}
             elif place.tag not in self._seen:
                 self._seen.add(place.tag)
-                places.append(place)
+                places.append(Place(place))
         return places
 
-    def _inspected(self, places: Sequence[KeySet], periods: Sequence[Sequence[int]] = ()) -> Steps[list[NameStatus]]:
+    def _inspected(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
         """Inspect some places; if one is refused, each alone."""
         try:
-            answer: Answer = yield inspect_all(places, self._listed, periods)
+            answer: Answer = yield inspect_all(
+                [place.keys for place in places], self._listed, [place.periods for place in places]
+            )
         except ServerRefused as error:
             is_strange = "WRONGTYPE" in error.reply  # what looks like a key of ours is none
             if not (is_strange or isinstance(error, UnknownLayout)):
@@ -109,25 +103,23 @@ class Search:
             found = list[NameStatus]()
             if len(places) == 1:
                 if isinstance(error, UnknownLayout):
-                    self.refused = UnknownLayout(places[0].name, error.layout, reply=error.reply)
+                    self.refused = UnknownLayout(places[0].keys.name, error.layout, reply=error.reply)
                 return found
-            for number, place in enumerate(places):
-                found += yield from self._inspected([place], periods[number : number + 1])
+            for place in places:
+                found += yield from self._inspected([place])
             return found
         found = []
-        states = [answer.reply] if len(places) == 1 else answer.reply
-        for number, (place, fields) in enumerate(zip(places, states, strict=True)):
-            record = None
-            if self._pattern.recorded and place.kind == "once":
-                record = yield from self._record(place, fields)
-            rates = b""
-            if place.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
-                rates = yield from self._rates(place)
-            status = _status(place.kind, fields, periods[number] if periods else (), rates)
+        for place, fields in zip(places, [answer.reply] if len(places) == 1 else answer.reply, strict=True):
+            keys, record, rates = place.keys, None, b""
+            if self._pattern.recorded and keys.kind == "once":
+                record = yield from self._record(keys, fields)
+            if keys.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
+                rates = yield from self._rates(keys)
+            status = _status(keys.kind, fields, place.periods, rates)
             if status is not None or record is not None:
-                status = status or read_status(fields, 1)
-                self.places[place.kind, place.name] = Place(place, *periods[number : number + 1])
-                found.append(NameStatus(cast("Kind", place.kind), place.name, status, record))
+                self.places[keys.kind, keys.name] = place
+                kind = cast("Kind", keys.kind)
+                found.append(NameStatus(kind, keys.name, status or read_status(fields, 1), record))
         return found
 
     def _rates(self, place: KeySet) -> Steps[bytes]:
@@ -148,11 +140,11 @@ class Search:
             return None
 
 
-def _together(places: Sequence[KeySet], size: int) -> list[list[KeySet]]:
-    """Cut places into those that one call inspects: any with leases, or of one kind without; a latch alone."""
-    groups = dict[str, list[KeySet]]()
+def _together(places: Sequence[Place], size: int) -> list[list[Place]]:
+    """Cut places into the batches of one call: all kinds with leases together, each other kind apart, a latch alone."""
+    groups = dict[str, list[Place]]()
     for place in places:
-        groups.setdefault("" if place.kind in LIMITS else place.kind, []).append(place)
+        groups.setdefault("" if place.keys.kind in LIMITS else place.keys.kind, []).append(place)
     cut = []
     for kind, some in groups.items():
         most = 1 if kind == "latch" else size

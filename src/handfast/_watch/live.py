@@ -204,7 +204,11 @@ class Live:
         began = now = time.monotonic()
         while self._slots and (not self._is_whole or now < began + PIECE_S):
             steps = self._search.look(self._cursor, self._slots[0])
-            self._cursor, found = self._client._driver.look(steps, "names", TIMEOUT_S)  # noqa: SLF001 -- as above
+            try:
+                self._cursor, found = self._client._driver.look(steps, "names", TIMEOUT_S)  # noqa: SLF001 -- as above
+            except BaseException:
+                self._slots, self._search_at = [], -inf  # a search does not return a key twice: begin anew
+                raise
             self._take(found)
             self._found.update((one.kind, one.name) for one in found)
             if self._cursor == b"0":

@@ -184,3 +184,26 @@ async def test_what_once_has_recorded_is_found_where_it_is_asked_for(here, there
     raw.setrange("{hf:once:invoice|1}:result", 0, b"layout 9".ljust(32, b"\0"))
     with pytest.raises(UnknownLayout, match="layout 9"):
         await all_of(there.names("invoice*", recorded=True))
+
+
+async def test_a_name_in_another_layout_keeps_no_other_name_back(here, there, raw):
+    await here.limiter("a", "5/min").try_acquire()
+    await here.latch("a", 3).done("x")
+    run = await here.once("a").acquire()
+    newer = {"limiter:b}:settings": "paused_until", "debounce:b}:burst": "due", "once:b}:state": "s"}
+    for key, field in newer.items():
+        raw.hset("{hf:" + key, field, "layout 2")
+        raw.expire("{hf:" + key, 60)
+    found = []
+    with pytest.raises(UnknownLayout, match="'b' is stored in layout 2"):
+        await _fill(found, there.names())
+    assert sorted((one.kind, one.name) for one in found) == [("latch", "a"), ("limiter", "a"), ("once", "a")]
+    await run.release()
+
+
+async def _fill(found, names):
+    if hasattr(names, "__aiter__"):
+        async for one in names:
+            found.append(one)
+    else:
+        found.extend(names)

@@ -270,6 +270,27 @@ def test_a_step_sees_what_has_changed_and_forgets_what_is_gone(hf, other, live, 
     assert live.step([("lock", "a")]).rows == ()
 
 
+def test_a_search_that_fails_begins_anew_and_loses_no_name(hf, other, live, monkeypatch):
+    look, failed = hf._driver.look, []
+
+    def fails(steps, name, timeout):
+        def cut():  # the SCAN succeeds, and the call that inspects does not
+            answer = yield next(steps)
+            steps.send(answer)
+            failed.append(True)
+            raise RedisConnectionError("gone")
+
+        return look(cut(), name, timeout)
+
+    with other.lock("a"), other.lock("b"):
+        monkeypatch.setattr(hf._driver, "look", fails)
+        with pytest.raises(RedisConnectionError):
+            live.step()
+        assert failed
+        monkeypatch.undo()
+        assert sorted(row.name for row in live.step().rows) == ["a", "b"]
+
+
 def test_a_step_inspects_what_matters_and_no_more_than_it_may(hf, other, live, monkeypatch):
     monkeypatch.setattr("handfast._watch.live.MOST", 30)
     leases = [other.lock(f"n{number}").acquire() for number in range(60)]

@@ -407,20 +407,19 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one."""
         until = inf if timeout is None else attempt.asked_at + timeout
         decision = await self._driver.wait(attempt, limiting.acquire(attempt, until), until, once=timeout == 0)
-        dispatcher = self._driver.events.dispatcher
         if not decision.admitted:
             await self._driver.undo(attempt)
-            if dispatcher is not None:
+        is_nearly_full = decision.remaining * limiting.NEARLY_FULL <= attempt.request.most
+        if is_nearly_full and self._driver.announcements.is_due(attempt):
+            with suppress(*OWN_ERRORS):  # operators alone need it
+                await self._driver.look(limiting.announce(attempt.request), self.name, ANNOUNCE_S)
+        if (dispatcher := self._driver.events.dispatcher) is not None:  # nothing cancels the call from here on
+            if decision.admitted:
+                dispatcher.admitted(attempt, exceeded=decision.exceeded)
+            else:
                 dispatcher.refused(attempt, "timeout" if timeout else "busy")
-        elif dispatcher is not None:
-            dispatcher.admitted(attempt, exceeded=decision.exceeded)
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(1)
-        if decision.remaining * limiting.NEARLY_FULL <= attempt.request.most and self._driver.announcements.is_due(
-            attempt
-        ):
-            with suppress(*OWN_ERRORS):  # it is for operators alone
-                await self._driver.look(limiting.announce(attempt.request), self.name, ANNOUNCE_S)
         return AsyncAdmission(self._driver, attempt, decision)
 
 

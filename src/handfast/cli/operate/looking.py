@@ -29,6 +29,7 @@ __all__ = [
     "json_option",
     "label_option",
     "note",
+    "note_failure",
     "operator",
 ]
 
@@ -61,7 +62,13 @@ def operator() -> str:
 
 
 def note(client: Handfast, what: str, name: str, **fields: Any) -> None:
-    """Write an act into the audit. It is done by then, so a failure is no more than a message."""
+    """Write an act into the audit, and say so on standard error if that fails."""
+    if failure := note_failure(client, what, name, **fields):
+        click.echo(f"handfast: done, but {failure}", err=True)
+
+
+def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:
+    """Write an act into the audit. The act is done by then, so a failure is a text to show; empty if there is none."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError
@@ -69,7 +76,8 @@ def note(client: Handfast, what: str, name: str, **fields: Any) -> None:
     try:
         client.note(what, name, **fields)
     except (HandfastError, RedisError, OSError) as error:
-        click.echo(f"handfast: done, but not written into the audit: {error}", err=True)
+        return f"not written into the audit: {error}"
+    return ""
 
 
 @contextlib.contextmanager

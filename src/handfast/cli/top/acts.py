@@ -13,6 +13,7 @@ from handfast._watch.live import Row
 from handfast.arguments import HeldKind
 from handfast.cli.durations import parse_duration, span
 from handfast.cli.operate.limits import ANY_RATE, MAX_PAUSE_S
+from handfast.cli.operate.looking import note_failure
 from handfast.cli.operate.tokens import primitive
 from handfast.errors import HandfastError
 from handfast.records import LimiterStatus, LockStatus
@@ -109,12 +110,9 @@ def _limiter(client: Handfast, name: str) -> Limiter:
 
 
 def _noted(client: Handfast, done: str, what: str, row: Row, reason: str, **fields: Any) -> str:
-    """Write an act into the audit. It is done by then, so a failure is no more than a message."""
-    try:
-        client.note(what, row.name, kind=row.kind, reason=reason, **fields)
-    except (HandfastError, RedisError, OSError) as error:
-        return f"{done}, but not written into the audit: {error}"
-    return done
+    """Write an act into the audit, and return what to show."""
+    failure = note_failure(client, what, row.name, kind=row.kind, reason=reason, **fields)
+    return f"{done}, but {failure}" if failure else done
 
 
 def _needed(reason: str) -> str:
