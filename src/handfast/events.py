@@ -169,10 +169,10 @@ class OutageEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operated(NameEvent):
-    """This client has written into the audit what an operator did; see `Handfast.note`."""
+    """This client has written an act of an operator into the audit; see `Handfast.note`."""
 
     what: str
-    """What was done, such as "release"."""
+    """The act, such as "release"."""
     by: str
     """The label of this client."""
     why: str

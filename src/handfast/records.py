@@ -60,8 +60,8 @@ class Holder:
         value: Data that its holder shows to others, as the ``value`` of an election; without it the empty text.
         slot: The number that its holder has from `SemaphoreLease.slot`; None without one.
         wanted: Seconds until it is revoked, since a later request has asked its holder to end; None unless one has.
-        ttl: The length of the lease in seconds, as its holder requested it: how much is left at once after a renewal. Without
-            an `at_least`, and what an ``extend`` has changed since.
+        ttl: The length of the lease in seconds, as its holder requested it: how much is left at once after a renewal. It leaves
+            out an `at_least` and later calls of ``extend``.
     """
 
     token: str
@@ -213,7 +213,7 @@ class NameStatus:
         status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know
             the limit: it is 0. While leases or requests are listed it is the largest that they have brought. Of a limiter,
             a debounced name or a latch it is the status of that kind.
-        recorded: What is recorded of a key of `once`; None if nothing is, or if it was not asked for.
+        recorded: The record of a key of `once`; None without a record, or if `names` was not asked for records.
     """
 
     kind: Kind

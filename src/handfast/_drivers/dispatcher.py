@@ -126,7 +126,7 @@ class Dispatcher:
         self._dispatch(events.Admitted(**fields, cost=attempt.request.cost, waited=waited, exceeded=exceeded))
 
     def operated(self, **fields: Any) -> None:
-        """Report what an operator did, with the fields of `events.Operated`."""
+        """Report an act of an operator, with the fields of `events.Operated`."""
         self._dispatch(events.Operated(at=unix_time(), **fields))
 
     def ended(self, lease: LeaseState) -> None:

@@ -30,7 +30,7 @@ INSPECTED = 25
 """Names that one call inspects, so that it does not keep the server from others for long."""
 
 OUTCOME_BYTES = 400
-"""What is read of a record of `once`: all but its result, or the end of it."""
+"""The part of a record of `once` that is read: its head, and the beginning of the result."""
 
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
     place: KeySet
     part: str
-    """What the key is of the name: one of `ObjectKind.parts`, or ``result`` of `once`."""
+    """The part of the name: of `ObjectKind.parts`, or ``result`` of `once`."""
     period: int | None
     """Of the window of a limiter, in milliseconds."""
 
@@ -132,7 +132,7 @@ def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequ
 
 
 def outcome(place: KeySet) -> Call:
-    """Read what is recorded of a key of `once`, but for its result."""
+    """Read the head of a record of `once`."""
     return Call(command("GETRANGE", 3), pack((place.key("result"), 0, OUTCOME_BYTES - 1)))
 
 

@@ -97,7 +97,7 @@ class Search:
                 [place.keys for place in places], self._listed, [place.periods for place in places]
             )
         except ServerRefused as error:
-            is_strange = "WRONGTYPE" in error.reply  # what looks like a key of ours is none
+            is_strange = "WRONGTYPE" in error.reply  # a stranger's key
             if not (is_strange or isinstance(error, UnknownLayout)):
                 raise
             found = list[NameStatus]()
@@ -131,7 +131,7 @@ class Search:
         return self._announced[tag]
 
     def _record(self, place: KeySet, fields: list[Any]) -> Steps[OnceStatus | None]:
-        """Read what is recorded of a key of `once`; None if nothing is."""
+        """Read the record of a key of `once`; None if there is none."""
         answer: Answer = yield outcome(place)
         try:
             return once.outcome(fields, once.read_record(place.name, answer.reply)) if answer.reply else None

@@ -45,7 +45,7 @@ def status(request: OnceRequest) -> Steps[OnceStatus]:
 
 
 def outcome(fields: list[Any], record: Record | None) -> OnceStatus:
-    """Make the status of a reply of ``permit_inspect``, and of what was recorded after it."""
+    """Make the status of a reply of ``permit_inspect``, and of a record that was read after it."""
     from handfast.records import OnceStatus
 
     now_us, key = fields[1], read_status(fields, 1)

@@ -83,7 +83,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What identifies the row."""
+        """The key of the row."""
         return self.kind, self.name
 
     @property
@@ -150,7 +150,7 @@ class View:
 
 
 class Live:
-    """What is known of the names of a client's namespace."""
+    """The names of a client's namespace, as they were inspected last."""
 
     def __init__(self, client: Handfast) -> None:
         self._client = client
@@ -168,7 +168,7 @@ class Live:
         self._is_whole = False
 
     def step(self, seen: Collection[Key] = ()) -> View:
-        """Look, first at the names that are seen. Raises what a failed call raises; what is known stays."""
+        """Look, first at the names that are seen. Raises the error of a failed call, and keeps all rows then."""
         began = time.monotonic()
         self._inspect_again(self._wanted(seen, began))
         self._go_on(began)
@@ -256,7 +256,7 @@ class Live:
 
 
 def _is_lively(row: Row, now: float) -> bool:
-    """Whether a name is looked at in each step: it was granted lately, or what is known of it would look like an alarm."""
+    """Whether a name is looked at in each step: it was granted lately, or its age alone would make an alarm of it."""
     status = row.status
     if not isinstance(status, LockStatus):
         return isinstance(status, DebounceStatus) or (isinstance(status, LimiterStatus) and status.paused_for > 0)

@@ -1,6 +1,6 @@
-"""What a person should know first, in sentences: the worst comes first.
+"""Problems in sentences, for a person: the worst comes first.
 
-A claim is made from what was inspected in the same step: nothing old raises an alarm.
+A sentence about a lease that ends soon needs a row of the same step: nothing old raises an alarm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FRESH_S = 1.5
 
 
 class Label(NamedTuple):
-    """A part of a sentence: what another program has written, such as a name or the label of a client."""
+    """A part of a sentence: the text of another program, such as a name or the label of a client."""
 
     text: str
 
@@ -49,13 +49,13 @@ Level: TypeAlias = Literal["urgent", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A sentence, and what it means."""
+    """A sentence and its explanation."""
 
     level: Level
     weight: float
     """Sorts the problems of a level, the largest first."""
     id: str
-    """What the problem is, and where: the same for as long as it lasts."""
+    """The kind of the problem and its name: constant while the problem lasts."""
     says: Sentence
     means: Sentence
     where: Key | None = None
@@ -66,7 +66,7 @@ LEVELS = get_args(Level)
 
 
 def find_problems(view: View) -> list[Problem]:
-    """Return what is wrong, the worst first. Equal ones keep their order."""
+    """Return the problems, the worst first. Their order is stable."""
     found = [*_of_server(view.findings)]
     for row in view.rows:
         if isinstance(row.status, LockStatus):

@@ -165,7 +165,7 @@ def _operate(namespace: str) -> Use:
 
 
 def _joined(uses: Sequence[Use]) -> Use:
-    """Return what all of these take together."""
+    """Return the scripts, commands and keys of all these uses."""
     scripts = {script.name: script for use in uses for script in use.scripts}
     plain = frozenset().union(*(use.plain for use in uses))
     return Use(tuple(scripts.values()), plain, tuple(dict.fromkeys(key for use in uses for key in use.keys)))

@@ -939,8 +939,8 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
             kinds: Kinds that are wanted; all by default.
             listed: How many holders and how many waiters each status lists at most, from 1 to 100; of a latch, how many
                 parts.
-            recorded: Also read what is recorded of keys of `once`, and find those that no one runs or waits for. Takes a
-                round trip for each, and the right to read results: see ``handfast acl --for operate``.
+            recorded: Also read the records of `once`, and find keys that no one runs or waits for. Takes a round trip
+                for each key, and the right to read results: see ``handfast acl --for operate``.
 
         Returns:
             An iterator over the names. Each step may do I/O.

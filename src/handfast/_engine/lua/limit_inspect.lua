@@ -10,8 +10,8 @@
 --
 -- waiting leaves out those of the first 1,000 whose wait-lease is over: they are dead, and still there. last is the field
 -- of lib/settings.lua, or the empty text. paused_us is how long a pause still lasts. set_rates are the rates that are set,
--- limit and per_ms of each as doubles, or the empty text. used_and_reset_us lists two numbers for each window: what is used
--- of it, and the time from now until it is empty if no one else is admitted. first_us is the ticket of the first waiter,
+-- limit and per_ms of each as doubles, or the empty text. used_and_reset_us lists two numbers for each window: the costs in
+-- it, and the time from now until it is empty if no one else is admitted. first_us is the ticket of the first waiter,
 -- and first_rates are the rates under which it waits; 0 and the empty text if no one waits.
 --
 -- TWICE, LATE and MEMORY it only reads.
@@ -31,7 +31,7 @@ local function costs_of(members)
   return sum
 end
 
--- What is used of a window, and when it is empty.
+-- The costs in a window, and the time from now until it is empty.
 local function read_window(key, per_ms)
   local sum = redis.call('ZSCORE', key, '=')
   local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))

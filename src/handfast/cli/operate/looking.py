@@ -98,7 +98,7 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
 
 
 def held(client: Handfast, name: str, kind: Kind | None) -> list[HeldName]:
-    """Return what the server knows of the leases of a name, for each kind that has leases or for that kind only."""
+    """Return the status of a name in each kind with leases, or in a single kind."""
     from handfast._watch.held import held_names
 
     kinds: Any = (kind,) if kind else HELD_KINDS.choices

@@ -48,7 +48,7 @@ Exit codes:
     "--all",
     "idle",
     is_flag=True,
-    help="Also list idle names that were used in the last hour, and when; and what once has recorded.",
+    help="Also list idle names that were used in the last hour, and when; and the records of once.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List the first N names.")
 @click.option("--watch", callback=parse_duration, metavar="TIME", help="List them again and again, at that distance.")
@@ -160,7 +160,7 @@ def _is_wanted(one: NameStatus, *, waiting: bool, on_hold: bool, idle: bool) -> 
 
 
 def _rank(one: NameStatus) -> tuple[int, float, str]:
-    """Return what sorts names: the longest queue first, then the longest hold or the fullest limiter."""
+    """Return the sort key of a name: the longest queue first, then the longest hold or the fullest limiter."""
     from handfast.cli.operate.unheld import fullness
     from handfast.records import LimiterStatus, LockStatus
 

@@ -76,7 +76,7 @@ def command(
 
 
 def _known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:
-    """Return what the server knows under a name: one status for each kind, or for that kind only."""
+    """Return the status of a name in each kind, or in a single kind."""
     from handfast import ServerRefused, UnknownLayout
 
     kinds = (kind,) if kind else get_args(Kind)
@@ -84,5 +84,5 @@ def _known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:
         return list(client.names(escape(name), kinds=kinds, listed=LISTED, recorded=True))
     except UnknownLayout:
         raise
-    except ServerRefused:  # who may look for names may not read what once has recorded
+    except ServerRefused:  # the user may look for names, and may not read records of once
         return list(client.names(escape(name), kinds=kinds, listed=LISTED))

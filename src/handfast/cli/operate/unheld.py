@@ -1,4 +1,4 @@
-"""What was found of names without leases, for people: limiters, debounced names and latches."""
+"""Names without leases as text for people: limiters, debounced names and latches."""
 
 from __future__ import annotations
 

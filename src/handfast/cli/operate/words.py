@@ -25,7 +25,7 @@ MANY = {"group": "member", "partition": "worker"}
 """Kinds with any number of holders, and the noun for each."""
 
 RECORDED = {"begun": "began, did not end", "unstored": "done, not stored"}
-"""What a table says of a record, where the word for its state does not say it."""
+"""The words of a table for the state of a record, where the state itself is unclear."""
 
 SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
 
@@ -145,7 +145,7 @@ def _permits(found: HeldName) -> str:
 
 
 def role_of(found: HeldName, one: Holder | Waiter) -> str:
-    """Say as what a name is held or waited for: ``writer``, ``2 permits, slot 0``, ``lock, silent for 40s``."""
+    """Return the role of a holder or a waiter: ``writer``, ``2 permits, slot 0``, ``lock, silent for 40s``."""
     role = _plain_role(found, one)
     if isinstance(one, Holder):
         return role if one.wanted is None else f"{role}, to end in {span(one.wanted)}"
@@ -210,7 +210,7 @@ def _client(owner: str) -> str:
 
 
 def action(last: OperatorAction) -> Iterator[str]:
-    """Yield what an operator did last."""
+    """Yield the last act of an operator."""
     yield f"last: {last.what} by {printable(last.by)} at {last.at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"      {'limit ' if last.what == 'resize' else ''}{printable(last.why)}"
 

@@ -1,5 +1,5 @@
-"""``handfast top``: who holds and waits, and what is wrong, in a terminal.
+"""``handfast top``: holders, waiters and problems in a terminal.
 
-`command` looks in a thread and reads keys. `frames` makes lines of cells from what was seen, `cells` makes text of
+`command` looks in a thread and reads keys. `frames` makes lines of cells of the last look, `cells` makes text of
 them, and `terminal` writes those that have changed.
 """

@@ -1,4 +1,4 @@
-"""What an operator does from the screen: as the commands do it, with an entry in the audit."""
+"""Acts of an operator from the screen: the same as the commands, with an entry in the audit."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["Act", "act_for"]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is about to be done to a name."""
+    """An act on a name, before it is done."""
 
     asks: str
-    """What the prompt asks for."""
+    """The text of the prompt."""
     do: Callable[[Handfast, str], str]
-    """Do it, with what was typed. Returns what was done. Raises ValueError for what can't be read."""
+    """Does the act with the text that was typed, and returns a message. Raises ValueError for a wrong text."""
 
     def perform(self, client: Handfast, typed: str) -> str:
-        """Do it, and return what was done, or why it was not."""
+        """Do the act. Return a message: the result, or the error."""
         try:
             return self.do(client, typed)
         except (ValueError, HandfastError, RedisError, OSError) as error:
@@ -110,7 +110,7 @@ def _limiter(client: Handfast, name: str) -> Limiter:
 
 
 def _noted(client: Handfast, done: str, what: str, row: Row, reason: str, **fields: Any) -> str:
-    """Write an act into the audit, and return what to show."""
+    """Write an act into the audit, and return the message."""
     failure = note_failure(client, what, row.name, kind=row.kind, reason=reason, **fields)
     return f"{done}, but {failure}" if failure else done
 

@@ -50,7 +50,7 @@ EPILOG = """
 Keys:
   j k arrows  mark a name      enter  show it          esc  back
   /           filter           s      sort             f    freeze
-  w           what is wrong    l      limiters         q    quit
+  w           all problems     l      limiters         q    quit
   r           take its leases  h      hold, or unhold  p    pause, or resume
 
 \b
@@ -63,7 +63,7 @@ Exit codes:
 
 @click.command("top", epilog=EPILOG)
 @click.option("--once", is_flag=True, help="Print one frame and end.")
-@click.option("--view", type=click.Choice(VIEWS), default="names", show_default=True, help="What to show first.")
+@click.option("--view", type=click.Choice(VIEWS), default="names", show_default=True, help="The first view.")
 @click.option("--filter", "words", metavar="TEXT", default="", help="Show names that have these words in them.")
 @click.option(
     "--size", metavar="COLSxLINES", help="The size of the frame of --once.  [default: the terminal's, or 80x24]"
@@ -86,7 +86,7 @@ def command(
 ) -> None:
     """Show who holds and waits, and what is wrong, each second.
 
-    The third line has the worst that is wrong; w shows all of it. Each queue is a picture: a bar for each waiter, in their
+    The third line is the worst problem; w lists all problems. Each queue is a picture: a bar for each waiter, in their
     order, taller for longer; a cross is silent, since its process has ended or is frozen.
     """
     frame_size = _size(size)
@@ -208,15 +208,15 @@ class Looker:
 
 
 class Keyboard:
-    """What keys do."""
+    """Keys and their effects."""
 
     def __init__(self, screen: Screen, looker: Looker) -> None:
         self._screen, self._looker = screen, looker
         self._act: Act | None = None
-        """What is done when a prompt ends; None while the filter is typed."""
+        """The act of the prompt; None while the filter is typed."""
 
     def press(self, key: str) -> bool:
-        """Do what a key does. Return False to quit."""
+        """React to a key. Return False to quit."""
         screen = self._screen
         screen.note = ""
         if screen.prompt is not None:
@@ -268,7 +268,7 @@ class Keyboard:
         self._screen.first = 0
 
     def _ask(self, key: str) -> None:
-        """Ask for what an act needs."""
+        """Ask for the text of an act."""
         screen = self._screen
         row = screen.marked_row()
         if row is None:

@@ -1,4 +1,4 @@
-"""What `handfast top` shows: lines of cells, made of what was seen."""
+"""The frames of `handfast top`: lines of cells."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class Screen:
     """For how long the server has not answered, in seconds."""
     is_frozen: bool = False
     prompt: str | None = None
-    """What is asked for at the bottom; None if nothing is."""
+    """The prompt at the bottom; None without a prompt."""
     typed: str = ""
     note: str = ""
-    """What is said at the bottom until the next key."""
+    """The message at the bottom until the next key."""
 
     def frame(self, columns: int, lines: int, now: float) -> list[Line]:
         """Return so many lines, for a moment of `time.monotonic`."""
@@ -473,7 +473,7 @@ def _bar(rate: RateStatus | None, size: int) -> list[Cell]:
 
 
 def _told(row: Row, now: float) -> Iterator[str]:
-    """Yield what is known of a name without leases."""
+    """Yield the status of a name without leases."""
     match row.status:
         case LimiterStatus() as status:
             for rate in status.rates:

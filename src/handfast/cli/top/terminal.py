@@ -36,7 +36,7 @@ ALTERNATE, NORMAL = b"\x1b[?1049h\x1b[?25l\x1b[2J", b"\x1b[0m\x1b[?25h\x1b[?1049
 """Show the second screen without a cursor; show the first one as it was."""
 
 TOGETHER, APART = "\x1b[?2026h", "\x1b[H\x1b[?2026l"
-"""What is between the two is shown in one go, by terminals that can."""
+"""Terminals show the output between the two in one go, where they can."""
 
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
