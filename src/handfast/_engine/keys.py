@@ -65,6 +65,11 @@ class KeySet:
         return self._namespace, self._plain_name
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts behind the name; empty without any."""
+        return self._parts
+
+    @property
     def whole(self) -> KeySet:
         """The keys of the name without the parts behind it."""
         return KeySet(self._namespace, self.kind, self._plain_name) if self._parts else self

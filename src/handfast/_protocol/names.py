@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +24,10 @@ FENCE, GRANTS = 2, 7
 name."""
 
 
+MOST_RECORDED = 10_000
+"""Records of `once` whose places a search collects: there may be millions."""
+
+
 class Place(NamedTuple):
     """Where a name is stored."""
 
@@ -32,10 +37,14 @@ class Place(NamedTuple):
 
 
 class Search:
-    """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys."""
+    """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys.
 
-    def __init__(self, pattern: NamePattern, listed: int) -> None:
-        self._pattern, self._listed = pattern, listed
+    Where the pattern asks for records of `once`, they are read with the names; with ``reads=False`` only their places are
+    collected, in `recorded`.
+    """
+
+    def __init__(self, pattern: NamePattern, listed: int, *, reads: bool = True) -> None:
+        self._pattern, self._listed, self._reads = pattern, listed, reads
         self._limiters = dict[str, tuple[KeySet, set[int]]]()
         """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
         self._announced = dict[str, bytes]()
@@ -45,6 +54,10 @@ class Search:
         self._seen = {place.keys.tag for place in self._direct}
         self.places = dict[tuple[str, str], Place]()
         """By kind and name, where each name that was found is stored."""
+        self.recorded = dict[str, KeySet]()
+        """By the beginning of their keys, the keys of `once` with a record, `MOST_RECORDED` at most."""
+        self.recorded_by_name = Counter[str]()
+        """How many records there are of each name of `once`, about: a SCAN may return a key twice."""
         self.refused: UnknownLayout | None = None
         """The error for a name in another layout."""
 
@@ -81,8 +94,13 @@ class Search:
     def _new(self, keys: Sequence[bytes]) -> list[Place]:
         """Return the places that these keys show for the first time; limiters are kept for later."""
         places = []
-        for place, _, period in self._pattern.found(keys):
-            if place.kind == "limiter":
+        for place, part, period in self._pattern.found(keys):
+            if part == "result" and not self._reads:
+                if place.tag not in self.recorded:
+                    self.recorded_by_name[place.root[1]] += 1
+                    if len(self.recorded) < MOST_RECORDED:
+                        self.recorded[place.tag] = place
+            elif place.kind == "limiter":
                 periods = self._limiters.setdefault(place.tag, (place, set()))[1]
                 periods |= set() if period is None else {period}
             elif place.tag not in self._seen:
@@ -111,7 +129,7 @@ class Search:
         found = []
         for place, fields in zip(places, [answer.reply] if len(places) == 1 else answer.reply, strict=True):
             keys, record, rates = place.keys, None, b""
-            if self._pattern.recorded and keys.kind == "once":
+            if self._pattern.recorded and self._reads and keys.kind == "once":
                 record = yield from self._record(keys, fields)
             if keys.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
                 rates = yield from self._rates(keys)

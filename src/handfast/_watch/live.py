@@ -12,13 +12,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from glob import escape
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
+from handfast._engine.keys import SEPARATOR
 from handfast._engine.names import INSPECTED, NamePattern
 from handfast._protocol.names import Search
+from handfast._watch.acts import Named
 from handfast._watch.looks import REST
+from handfast._watch.results import ResultReader, Results
 from handfast.arguments import Kind
 from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, ServerFinding
 
@@ -80,11 +84,24 @@ class Row:
     """How long those had waited who were granted of late, in seconds; None without a grant."""
     before: int | None = None
     """How many waited a minute ago; None if that is not known."""
+    parts: tuple[str, ...] = ()
+    """The parts behind the name, of a key: those that are separated by ``|`` in `name`."""
 
     @property
     def key(self) -> Key:
         """The key of the row."""
         return self.kind, self.name
+
+    @property
+    def named(self) -> Named:
+        """The name, for an act."""
+        plain = self.name.removesuffix("".join(f"{SEPARATOR}{part}" for part in self.parts))
+        return Named(self.kind, plain, self.parts)
+
+    @property
+    def holding(self) -> int:
+        """How many leases it has."""
+        return self.status.holding if isinstance(self.status, LockStatus) else 0
 
     @property
     def held_since(self) -> float | None:
@@ -125,6 +142,8 @@ class View:
     findings: tuple[ServerFinding, ...] = ()
     is_whole: bool = False
     """Whether a search has ended, so that all names are known."""
+    results: Results = field(default_factory=Results)
+    """What `once` has recorded; empty if it is not read."""
 
     @property
     def held(self) -> int:
@@ -150,10 +169,14 @@ class View:
 
 
 class Live:
-    """The names of a client's namespace, as they were inspected last."""
+    """The names of a client's namespace, as they were inspected last.
 
-    def __init__(self, client: Handfast) -> None:
+    With ``results`` it also reads what `once` has recorded, for which the user needs the right.
+    """
+
+    def __init__(self, client: Handfast, *, results: bool = False) -> None:
         self._client = client
+        self._reader = ResultReader(client) if results else None
         self._rows = dict[Key, Row]()
         self._samples = dict[Key, deque[Sample]]()
         self._search = self._known = self._new_search()
@@ -170,12 +193,16 @@ class Live:
     def step(self, seen: Collection[Key] = ()) -> View:
         """Look, first at the names that are seen. Raises the error of a failed call, and keeps all rows then."""
         began = time.monotonic()
+        for key in seen:
+            if key not in self._rows and self._is_whole:
+                self._find(key)
         self._inspect_again(self._wanted(seen, began))
         self._go_on(began)
+        results = Results() if self._reader is None else self._reader.step(self._rows, TIMEOUT_S)
         if began >= self._check_at:
             self._findings, self._check_at = self._client.check_server(timeout=TIMEOUT_S), began + CHECK_EVERY_S
         now = time.monotonic()
-        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole)
+        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole, results)
 
     def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
         """Return the names to inspect again, the most important ones first."""
@@ -193,6 +220,16 @@ class Live:
             self._take(found)
             for key in set(batch) - {(one.kind, one.name) for one in found}:
                 self._forget(key)
+
+    def _find(self, key: Key) -> None:
+        """Inspect a name that is not known yet, if that needs no search."""
+        kind, name = key
+        pattern = NamePattern(self._client._namespace, escape(name), (kind,))  # noqa: SLF001 -- as above
+        if pattern.scan(b"0") is None:
+            search = Search(pattern, LISTED)
+            _, found = self._client._driver.look(search.look(b"0"), "names", TIMEOUT_S)  # noqa: SLF001 -- as above
+            self._known.places.update(search.places)
+            self._take(found)
 
     def _go_on(self, now: float) -> None:
         """Go on with the search, or begin one if it is time."""
@@ -219,18 +256,22 @@ class Live:
             for key in [key for key in self._rows if key not in self._found]:
                 self._forget(key)
             self._known, self._is_whole = self._search, True
+            if self._reader is not None:
+                self._reader.take(self._search)
             self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
 
     def _new_search(self) -> Search:
-        return Search(NamePattern(self._client._namespace, "*", get_args(Kind)), LISTED)  # noqa: SLF001 -- as above
+        is_read = self._reader is not None
+        pattern = NamePattern(self._client._namespace, "*", get_args(Kind), recorded=is_read)  # noqa: SLF001 -- as above
+        return Search(pattern, LISTED, reads=False)
 
     def _take(self, found: Iterable[NameStatus]) -> None:
         now = time.monotonic()
         for one in found:
             key = one.kind, one.name
-            self._rows[key] = self._row(key, one, now)
             if key not in self._known.places and key in self._search.places:
                 self._known.places[key] = self._search.places[key]
+            self._rows[key] = self._row(key, one, now)
 
     def _row(self, key: Key, found: NameStatus, now: float) -> Row:
         status = found.status
@@ -247,7 +288,7 @@ class Live:
         rate = grown / passed if passed > 1 else 0.0
         mean = max(0.0, counters[1] - then.waited) / grown if grown > 0 else None
         before = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
-        return Row(*key, status, now, rate, mean, before)
+        return Row(*key, status, now, rate, mean, before, self._known.places[key].keys.parts)
 
     def _forget(self, key: Key) -> None:
         self._rows.pop(key, None)

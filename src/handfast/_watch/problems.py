@@ -5,12 +5,14 @@ A sentence about a lease that ends soon needs a row of the same step: nothing ol
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from handfast._watch.held import SILENT_S
 from handfast._watch.live import Key, Row, View
+from handfast._watch.results import Result, Results, State
 from handfast.records import LimiterStatus, LockStatus, ServerFinding
 
 __all__ = ["Label", "Level", "Moment", "Part", "Problem", "Sentence", "find_problems"]
@@ -73,6 +75,7 @@ def find_problems(view: View) -> list[Problem]:
             found += _of_leases(row, row.status, view.at)
         elif isinstance(row.status, LimiterStatus):
             found += _of_limiter(row, row.status)
+    found += _of_results(view.results)
     return sorted(found, key=lambda one: (LEVELS.index(one.level), -one.weight, one.id))
 
 
@@ -161,6 +164,24 @@ def _of_limiter(row: Row, status: LimiterStatus) -> Iterator[Problem]:
         says = Label(row.name), f" has used {full.used:,} of {full.limit:,} in {full.per:g} s"
         means = (f"{_waiting(status.waiting)}.",)
         yield Problem("warning", 200 + status.waiting, f"full {row.name}", says, means, row.key)
+
+
+def _of_results(results: Results) -> Iterator[Problem]:
+    groups: defaultdict[tuple[str, State], list[Result]] = defaultdict(list)
+    for one in results.found:
+        if one.state in ("left", "failed"):
+            groups[one.name, one.state].append(one)
+    for (name, state), some in groups.items():
+        latest = max(some, key=lambda one: one.recorded_at)
+        keys = f"{len(some):,} {'key' if len(some) == 1 else 'keys'} of "
+        if state == "left":
+            says: Sentence = keys, Label(name), " began and did not end"
+            means: Sentence = "The latest, ", Label(latest.key), ", began ", Moment(latest.recorded_at), " ago."
+            yield Problem("warning", 160, f"left {name}", says, means, ("once", name))
+        else:
+            says = keys, Label(name), " failed"
+            means = "The latest, ", Label(latest.key), ", ", Moment(latest.recorded_at), " ago: ", Label(latest.why)
+            yield Problem("warning", 150, f"failed {name}", says, means, ("once", name))
 
 
 def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:

@@ -56,6 +56,7 @@ TASKS = {
             "Show who holds NAME, who waits, and what an operator did last.",
         ),
         "top": ("handfast.cli.top.command:command", "Show who holds and waits, and what is wrong, each second."),
+        "page": ("handfast.cli.page:command", "Serve a web page of who holds, who waits and what is wrong."),
         "audit": ("handfast.cli.operate.audit:command", "Print what operators did, in the order of time."),
     },
     "Measure": {
@@ -111,6 +112,9 @@ INSTEAD = {
     "names": "ls",
     "metrics": "exporter",
     "prometheus": "exporter",
+    "web": "page",
+    "ui": "page",
+    "dashboard": "page",
     "unlock": "release",
     "break": "release",
     "force-release": "release",

@@ -162,6 +162,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         if label is not None:
             utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
+        self._server = server
         retry_s = retry_seconds(retry_for)
         if release_on_sigterm:
             from handfast._drivers.sigterm import exit_on_sigterm

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, span
 from handfast.cli.operate.looking import connected, label_option, note, operator
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from handfast import Handfast, Limiter
 
 __all__ = ["pause", "reset", "resize", "resume"]
-
-ANY_RATE = "1/s"
-"""The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
-
-MAX_PAUSE_S = 366 * 86_400.0
 
 EPILOG = """
 \b

@@ -29,8 +29,8 @@ __all__ = [
     "json_option",
     "label_option",
     "note",
-    "note_failure",
     "operator",
+    "tell_unaudited",
 ]
 
 NOTHING = 1
@@ -63,21 +63,15 @@ def operator() -> str:
 
 def note(client: Handfast, what: str, name: str, **fields: Any) -> None:
     """Write an act into the audit, and say so on standard error if that fails."""
-    if failure := note_failure(client, what, name, **fields):
+    from handfast._watch.acts import note_failure
+
+    tell_unaudited(note_failure(client, what, name, **fields))
+
+
+def tell_unaudited(failure: str) -> None:
+    """Say on standard error why an act that is done has no entry in the audit; nothing if it has one."""
+    if failure:
         click.echo(f"handfast: done, but {failure}", err=True)
-
-
-def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:
-    """Write an act into the audit. The act is done by then, so a failure is a text to show; empty if there is none."""
-    from redis.exceptions import RedisError
-
-    from handfast import HandfastError
-
-    try:
-        client.note(what, name, **fields)
-    except (HandfastError, RedisError, OSError) as error:
-        return f"not written into the audit: {error}"
-    return ""
 
 
 @contextlib.contextmanager

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.defaults import DEFAULT_TTL_S
+from handfast._watch.acts import Named
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import HELD_KINDS, NOTHING, connected, held, json_option, label_option, note, operator
-from handfast.cli.operate.tokens import held_by, primitive, token_option
+from handfast.cli.operate.looking import (
+    HELD_KINDS,
+    NOTHING,
+    connected,
+    held,
+    json_option,
+    label_option,
+    operator,
+    tell_unaudited,
+)
+from handfast.cli.operate.tokens import held_by, token_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, LockStatus
@@ -74,12 +84,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         fence = given["if_fence"] or found.status.fence
         if not given["yes"] and (count := _reached(found.status, fence)):
             _confirm(ctx, found, count)
-        count = primitive(client, found.kind, found.name).force_release(
-            reason=given["reason"], up_to_fence=fence or None
-        )
-        if count:
-            fields = {"kind": found.kind, "reason": given["reason"], "count": count, "fence": fence or None}
-            note(client, "release", found.name, **fields)
+        count, failure = Named.of(found.kind, found.name).release(client, reason=given["reason"], fence=fence)
+        tell_unaudited(failure)
         after = held(client, found.name, found.kind)
     if as_json:
         done = {"released": count, "up_to_fence": fence, "reason": given["reason"]}

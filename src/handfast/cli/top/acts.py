@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 from redis.exceptions import RedisError
@@ -12,14 +12,11 @@ from redis.exceptions import RedisError
 from handfast._watch.live import Row
 from handfast.arguments import HeldKind
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.limits import ANY_RATE, MAX_PAUSE_S
-from handfast.cli.operate.looking import note_failure
-from handfast.cli.operate.tokens import primitive
 from handfast.errors import HandfastError
 from handfast.records import LimiterStatus, LockStatus
 
 if TYPE_CHECKING:
-    from handfast import Handfast, Limiter
+    from handfast import Handfast
 
 __all__ = ["Act", "act_for"]
 
@@ -62,25 +59,19 @@ def _release(row: Row, status: LockStatus) -> Act | str:
     others = f" and {status.holding - 1:,} others" if status.holding > 1 else ""
 
     def do(client: Handfast, reason: str) -> str:
-        count = primitive(client, row.kind, row.name).force_release(reason=_needed(reason), up_to_fence=fence)
-        if not count:
-            return "nothing was taken: who was shown has released it"
-        return _noted(client, f"{count:,} taken", "release", row, reason, count=count, fence=fence)
+        done = row.named.release(client, reason=reason, fence=fence)
+        return done.text(f"{done.taken:,} taken") if done.taken else "nothing was taken: who was shown has released it"
 
     return Act(f"Take it from {first.label}{others}; reason:", do)
 
 
 def _hold(row: Row, status: LockStatus) -> Act:
-    kind: Any = row.kind
-
     def unhold(client: Handfast, reason: str) -> str:
-        client.unhold(row.name, kind=kind, reason=_needed(reason))
-        return _noted(client, "it is on hold no more", "unhold", row, reason)
+        return row.named.unhold(client, reason=reason).text("it is on hold no more")
 
     def hold(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
-        client.hold(row.name, seconds, kind=kind, reason=reason)
-        return _noted(client, f"on hold for {span(seconds)}", "hold", row, reason)
+        return row.named.hold(client, seconds, reason=reason).text(f"on hold for {span(seconds)}")
 
     if status.hold is not None:
         return Act("End the hold; reason:", unhold)
@@ -89,36 +80,15 @@ def _hold(row: Row, status: LockStatus) -> Act:
 
 def _pause(row: Row, status: LimiterStatus) -> Act:
     def resume(client: Handfast, reason: str) -> str:
-        _needed(reason)
-        _limiter(client, row.name).resume()
-        return _noted(client, "it is paused no more", "resume", row, reason)
+        return row.named.resume(client, reason=reason).text("it is paused no more")
 
     def pause(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
-        _limiter(client, row.name).pause(seconds, at_most=MAX_PAUSE_S)
-        return _noted(client, f"paused for {span(seconds)}", "pause", row, reason)
+        return row.named.pause(client, seconds, reason=reason).text(f"paused for {span(seconds)}")
 
     if status.paused_for:
         return Act("Resume; reason:", resume)
     return Act("Pause, for how long and why (10m they answer 429):", pause)
-
-
-def _limiter(client: Handfast, name: str) -> Limiter:
-    plain, *keys = name.split("|")
-    limiter = client.limiter(plain, ANY_RATE)
-    return limiter.keyed(*keys) if keys else limiter
-
-
-def _noted(client: Handfast, done: str, what: str, row: Row, reason: str, **fields: Any) -> str:
-    """Write an act into the audit, and return the message."""
-    failure = note_failure(client, what, row.name, kind=row.kind, reason=reason, **fields)
-    return f"{done}, but {failure}" if failure else done
-
-
-def _needed(reason: str) -> str:
-    if not reason:
-        raise ValueError("nothing was done: a reason is needed")
-    return reason
 
 
 def _duration(typed: str) -> tuple[float, str]:
@@ -128,4 +98,4 @@ def _duration(typed: str) -> tuple[float, str]:
         seconds = parse_duration(None, None, first)
     except click.BadParameter as error:
         raise ValueError(f"nothing was done: {error.message}") from None
-    return seconds or 0.0, _needed(reason.strip())
+    return seconds or 0.0, reason.strip()

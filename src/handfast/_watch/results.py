@@ -1,0 +1,157 @@
+"""The records of `once`, read a few in each step: which keys have failed, and which began and did not end.
+
+A search finds their places. Each takes a round trip, so a step reads for `PIECE_S`, those first that were never read, and
+then the others in turn. Of a record only its beginning is read, which has the text of a failure; a result is not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from handfast._engine.effects import Answer, Steps
+from handfast._engine.keys import KeySet
+from handfast._engine.names import outcome
+from handfast._engine.server_facts import TIME
+from handfast._protocol import once
+from handfast._protocol.names import Search
+from handfast.errors import ServerRefused, UnknownLayout
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+    from handfast._engine.once import Record
+
+__all__ = ["Result", "ResultReader", "Results", "State"]
+
+PIECE_S = 0.03
+"""For how long a step reads records."""
+
+MOST = 200
+"""Records that a step reads at most: some millisecond of the server's time."""
+
+SAME_S = 0.5
+
+WHY_CHARS = 300
+"""How much of a failure's text is kept."""
+
+State: TypeAlias = Literal["failed", "left", "unstored", "running", "done"]
+"""``left``: its run began and did not end. The others are those of `OnceStatus`."""
+
+
+class Result(NamedTuple):
+    """What is recorded of a key."""
+
+    name: str
+    """The name of the `once`."""
+    key: str
+    """The name with its key, as it is shown."""
+    state: State
+    recorded_at: float
+    """When, in seconds of `time.monotonic`."""
+    why: str
+    """The text of a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All that is known after a step."""
+
+    found: tuple[Result, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How many records there are of each name, about; those that are not read included."""
+    refused: str = ""
+    """Why none is read: the user has no right to."""
+
+
+class ResultReader:
+    """Reads records with a client."""
+
+    def __init__(self, client: Handfast) -> None:
+        self._client = client
+        self._places = dict[str, KeySet]()
+        """By the beginning of their keys."""
+        self._turn = deque[str]()
+        """Those of all places, in the order in which they are read."""
+        self._known = dict[str, Result]()
+        """By the beginning of their keys, those that were read."""
+        self._counts: Mapping[str, int] = {}
+        self._refused = ""
+
+    def take(self, search: Search) -> None:
+        """Take the places that a search has found."""
+        self._places, self._counts = dict(search.recorded), dict(search.recorded_by_name)
+        self._known = {tag: one for tag, one in self._known.items() if tag in self._places}
+        known = [tag for tag in self._turn if tag in self._known]
+        self._turn = deque([tag for tag in self._places if tag not in self._known] + known)
+
+    def step(self, rows: Mapping[Any, Row], timeout: float) -> Results:
+        """Read some records. Raises the error of a failed call."""
+        try:
+            self._read_some(timeout)
+        except ServerRefused as error:
+            self._refused = str(error)
+        running = {row.name for row in rows.values() if row.kind == "once" and row.holding}
+        found = [
+            one._replace(state="running") if one.state == "left" and one.key in running else one
+            for one in self._known.values()
+        ]
+        return Results(tuple(found), self._counts, self._refused)
+
+    def _read_some(self, timeout: float) -> None:
+        left = 0 if self._refused else min(MOST, len(self._turn))
+        if not left:
+            return
+        driver, known = self._client._driver, self._known  # noqa: SLF001 -- the library has no call for it
+        now_us = driver.look(_time(), "the server", timeout)
+        began = time.monotonic()
+        while left and time.monotonic() < began + PIECE_S:
+            left -= 1
+            tag = self._turn[0]
+            place = self._places[tag]
+            before = known.pop(tag, None)
+            with contextlib.suppress(UnknownLayout):
+                stored = driver.look(_stored(place), place.name, timeout)
+                if stored:
+                    found = _result(place, once.read_record(place.name, stored), began, now_us)
+                    known[tag] = before if before is not None and _is_same(before, found) else found
+            self._turn.rotate(-1)
+
+
+class Row(Protocol):
+    """A row of `Live`."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def holding(self) -> int: ...
+
+
+def _time() -> Steps[int]:
+    answer: Answer = yield TIME
+    seconds, micros = answer.reply
+    return int(seconds) * 1_000_000 + int(micros)
+
+
+def _stored(place: KeySet) -> Steps[bytes]:
+    answer: Answer = yield outcome(place)
+    reply: bytes = answer.reply
+    return reply
+
+
+def _is_same(one: Result, other: Result) -> bool:
+    """Whether two reads have found the same record: its age has a round trip in it."""
+    return one._replace(recorded_at=other.recorded_at) == other and abs(one.recorded_at - other.recorded_at) < SAME_S
+
+
+def _result(place: KeySet, record: Record, now: float, now_us: int) -> Result:
+    state: State = "left" if record.outcome == "begun" else record.outcome
+    why = record.value.decode(errors="replace")[:WHY_CHARS] if state == "failed" else ""
+    return Result(place.root[1], place.name, state, now - (now_us - record.at_us) / 1e6, why)

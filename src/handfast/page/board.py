@@ -1,0 +1,207 @@
+"""What was seen, and with which look each part of it changed: so a page that knows an earlier look gets the difference.
+
+One thread takes the looks, others answer pages. An answer is made once for all pages that know the same look.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from handfast._watch.live import Key, Row, View
+from handfast._watch.problems import find_problems
+from handfast.page import wire
+from handfast.records import AuditEntry
+
+__all__ = ["Board", "Outage"]
+
+SAMPLE_EVERY_S, SAMPLES = 5.0, 60
+"""Of the pictures of the last five minutes: how often a queue's length is noted, and how many of them are kept."""
+
+GONE_KEPT = 600
+"""For how many looks names that are gone are remembered. A page that knows an earlier look gets everything."""
+
+LISTED_RESULTS = 1000
+
+
+class Outage(NamedTuple):
+    """The server does not answer. Moments are in seconds of `time.monotonic`."""
+
+    since: float
+    now: float
+    error: str
+
+
+class Board:
+    """All that pages show."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        """Of the latest look; 0 before the first one."""
+        self.is_whole = False
+        self.looked_at = 0.0
+        """When the latest look ended, in seconds of `time.monotonic`."""
+        self._run = secrets.token_hex(4)
+        """Tells a page that the process has begun anew, or that another process has answered before."""
+        self._entries = dict[Key, _Entry]()
+        self._numbers = 0
+        self._gone = deque[tuple[int, int]](maxlen=100_000)
+        """Looks, and the numbers of the entries that were gone with them."""
+        self._sampled_at = 0.0
+        self._sum = dict[str, Any]()
+        self._parts = {name: _Part() for name in ("problems", "results", "findings", "audit")}
+        self._audit = deque[dict[str, Any]]()
+        self._details = dict[Key, _Part]()
+        self._answers = dict[int, bytes]()
+        """By the look that a page knows, the answer to it."""
+        self._lock = threading.Lock()
+
+    def row(self, key: Key) -> Row | None:
+        """Return the row of a name."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.row
+
+    def take(self, view: View, seen: Iterable[Key]) -> None:
+        """Take a look; ``seen`` are names whose holders and waiters pages list."""
+        problems = wire.problems(find_problems(view), self._parts["problems"].value)
+        rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
+        known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
+        with self._lock:
+            self.number += 1
+            self._answers.clear()
+            is_sample = view.at >= self._sampled_at + SAMPLE_EVERY_S
+            if is_sample:
+                self._sampled_at = view.at
+            self._take_rows(view.rows, is_sample=is_sample)
+            parts = {"problems": problems, "results": known | {"rows": rows}}
+            parts["findings"] = [wire.finding(one) for one in view.findings]
+            for name, value in parts.items():
+                self._parts[name].set(value, self.number)
+            rows_seen = {key: self._entries[key].row for key in seen if key in self._entries}
+            self._details = {key: self._details.get(key) or _Part() for key in rows_seen}
+            for key, row in rows_seen.items():
+                part = self._details[key]
+                part.set(wire.steady(part.value, wire.details(row)), self.number)
+            self._sum = {
+                "names": len(view.rows),
+                "held": view.held,
+                "waiting": view.waiting,
+                "rate": round(view.rate, 1),
+                "mean": None if view.mean is None else round(view.mean, 2),
+                "took": round(view.took * 1000),
+                "whole": view.is_whole,
+            }
+            self.looked_at, self.is_whole = view.at, view.is_whole
+
+    def add_audit(self, entries: Sequence[AuditEntry], most: int) -> None:
+        """Add what operators did, in the order of time. It is shown with the look that is taken next."""
+        self._audit.extendleft(wire.audited(one) for one in entries)
+        while len(self._audit) > most:
+            self._audit.pop()
+        self._parts["audit"].set({"entries": [*self._audit], "refused": ""}, self.number + 1)
+
+    def refuse_audit(self, why: str) -> None:
+        """Say that the audit cannot be read, with the look that is taken next."""
+        self._parts["audit"].set({"entries": [], "refused": why}, self.number + 1)
+
+    def answer(self, run: str, after: int, outage: Outage | None, seen: Key | None = None, shown: int = 0) -> bytes:
+        """Return what has changed since a look that a page knows, as JSON: everything, if the board does not know that look.
+
+        ``seen`` is a name whose holders and waiters the page lists, ``shown`` the look that those are from which it has.
+        """
+        with self._lock:
+            if run != self._run or not self.number - GONE_KEPT < after <= self.number:
+                after = 0
+            own: dict[str, Any] = {"now": wire.moment(time.monotonic()), "outage": _told(outage)}
+            if seen is not None:
+                part = self._details.get(seen)
+                if part is None or part.number != shown or after == 0:
+                    own["one"] = part and {"shown": part.number, **part.value}
+            if after not in self._answers:
+                self._answers[after] = json.dumps(self._since(after), separators=(",", ":")).encode()
+            head = json.dumps(own, separators=(",", ":")).encode()
+            return head[:-1] + b"," + self._answers[after][1:]
+
+    def _since(self, after: int) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "run": self._run,
+            "number": self.number,
+            "at": wire.moment(self.looked_at),
+            "all": after == 0,
+            "sum": self._sum,
+            "rows": {entry.number: entry.since(after) for entry in self._entries.values() if entry.changed > after},
+            "gone": [number for look, number in self._gone if look > after] if after else [],
+        }
+        return found | {name: part.value for name, part in self._parts.items() if part.number > after}
+
+    def _take_rows(self, rows: Iterable[Row], *, is_sample: bool) -> None:
+        here = set[Key]()
+        for row in rows:
+            key = row.key
+            here.add(key)
+            entry = self._entries.get(key)
+            if entry is None:
+                self._numbers += 1
+                entry = self._entries[key] = _Entry(self._numbers, row)
+            elif entry.row is row and not is_sample:
+                continue
+            entry.take(row, self.number, is_sample=is_sample)
+        for key in self._entries.keys() - here:
+            self._gone.append((self.number, self._entries.pop(key).number))
+
+
+class _Part:
+    """A part of the board, and with which look it changed."""
+
+    __slots__ = ("number", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.number = 0
+
+    def set(self, value: Any, number: int) -> None:
+        if value != self.value:
+            self.value, self.number = value, number
+
+
+class _Entry:
+    """A name: its fields, and with which look each of them changed."""
+
+    __slots__ = ("changed", "fields", "looks", "number", "row", "samples")
+
+    def __init__(self, number: int, row: Row) -> None:
+        self.number, self.row = number, row
+        self.fields = dict[str, Any]()
+        self.looks = dict[str, int]()
+        self.changed = 0
+        self.samples: deque[int] | None = None
+        """How many waited, every few seconds, from the first waiter on."""
+
+    def take(self, row: Row, look: int, *, is_sample: bool) -> None:
+        self.row = row
+        if is_sample and (self.samples is not None or row.status.waiting):
+            if self.samples is None:
+                self.samples = deque(maxlen=SAMPLES)
+            self.samples.append(row.status.waiting)
+        new = wire.fields_of(row, self.samples or ())
+        for name in self.fields.keys() | new.keys():
+            if not wire.is_same(name, self.fields.get(name), new.get(name)):
+                self.fields[name] = new.get(name)
+                self.looks[name] = self.changed = look
+
+    def since(self, look: int) -> dict[str, Any]:
+        """Return the fields that have changed since a look; None for those that are gone."""
+        if look == 0:
+            return {name: value for name, value in self.fields.items() if value is not None}
+        return {name: self.fields[name] for name, changed in self.looks.items() if changed > look}
+
+
+def _told(outage: Outage | None) -> dict[str, Any] | None:
+    if outage is None:
+        return None
+    return {"since": wire.moment(outage.since), "now": wire.moment(outage.now), "error": outage.error}

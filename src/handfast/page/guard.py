@@ -1,0 +1,173 @@
+"""Who may read the page, and who may act.
+
+A reader needs a name of this machine in the ``Host`` of the request, or the consent of `Authorize`. So a page elsewhere
+whose name leads to this machine (DNS rebinding) reads nothing.
+
+An act needs five more things: that it is allowed, to this visitor too; the ``Origin`` of the page itself; ``same-origin`` in
+``Sec-Fetch-Site``, where the browser sends it; a token that only the page can have read; and a reason. The token is the HMAC of a
+cookie that scripts cannot read and other sites do not send, so processes that serve the same page need no common secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import inspect
+import secrets
+from collections.abc import Awaitable, Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = [
+    "ACTS",
+    "Act",
+    "Authorize",
+    "Guard",
+    "Visitor",
+    "check_allowed",
+    "give_cookie",
+    "new_cookie",
+    "refusal",
+    "token_of",
+]
+
+Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
+
+ACTS: tuple[Act, ...] = get_args(Act)
+"""What visitors may be allowed to do."""
+
+COOKIE = "handfast_page"
+
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+"""The names of this machine under which a page without `Authorize` is served."""
+
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers of proxies. Behind one, a request from anywhere may have a name of this machine."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A person with the page open.
+
+    Attributes:
+        label: Who it is, for the audit and for those who lose a lease: 1 to 200 bytes of UTF-8.
+        allow: What this visitor may do, of what the page allows; None for all of it.
+    """
+
+    label: str
+    allow: Container[str] | None = None
+
+
+Authorize: TypeAlias = Callable[[Request], "Visitor | Response | Awaitable[Visitor | Response | None] | None"]
+"""Returns the visitor of a request, a response to send instead, or None to refuse."""
+
+
+def check_allowed(allow: Iterable[str]) -> frozenset[str]:
+    """Return what is allowed. Raises ValueError."""
+    allowed = frozenset((allow,) if isinstance(allow, str) else allow)
+    if strange := sorted(allowed - set(ACTS)):
+        raise ValueError(f"allow must be some of {', '.join(ACTS)}, not {strange[0]!r}")
+    return allowed
+
+
+class Guard:
+    """Lets requests through to an application that may read, and adds headers to all responses.
+
+    The visitor is ``request.state.visitor`` then; None without `Authorize`.
+    """
+
+    def __init__(self, app: ASGIApp, authorize: Authorize | None) -> None:
+        self._app, self._authorize = app, authorize
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        request = Request(scope, receive)
+        found = await self._admit(request)
+        if isinstance(found, Response):
+            await found(scope, receive, guarded)
+            return
+        request.state.visitor = found
+        await self._app(scope, receive, guarded)
+
+    async def _admit(self, request: Request) -> Visitor | Response | None:
+        if self._authorize is None:
+            return _elsewhere(request.headers)
+        found = self._authorize(request)
+        if inspect.isawaitable(found):
+            found = await found
+        return JSONResponse({"error": "You may not read this page."}, 403) if found is None else found
+
+
+def _elsewhere(headers: Headers) -> Response | None:
+    """Return the refusal of a request that may not come from this machine."""
+    host = headers.get("host", "")
+    if _without_port(host) in LOCAL and not any(name in headers for name in FORWARDED):
+        return None
+    text = "The page is served to browsers on this machine only, unless it has authorize= or a token."
+    return JSONResponse({"error": text}, 421)
+
+
+def _without_port(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return name if port.isdecimal() else host
+
+
+def refusal(request: Request, act: Act, allowed: Container[str]) -> str:
+    """Return why a request may not act; empty if it may."""
+    visitor: Visitor | None = request.state.visitor
+    if act not in allowed:
+        return f"This page may not {act}: it was started without that in --allow or allow=."
+    if visitor is not None and visitor.allow is not None and act not in visitor.allow:
+        return f"{visitor.label} may not {act}."
+    host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
+    if urlsplit(origin).netloc != host or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return "The request came from another page."
+    token = request.headers.get("x-handfast-token", "")
+    if COOKIE not in request.cookies or not hmac.compare_digest(token.encode(), token_of(request).encode()):
+        return "The page is out of date: load it again."
+    return ""
+
+
+def give_cookie(request: Request, response: Response, value: str) -> None:
+    """Give a browser its cookie."""
+    path = request.scope.get("root_path", "") + "/"
+    is_secure = request.url.scheme == "https"
+    response.set_cookie(COOKIE, value, path=path, secure=is_secure, httponly=True, samesite="strict")
+
+
+def token_of(request: Request, new: str | None = None) -> str:
+    """Return the token of a browser with this cookie, or with the one that it has sent."""
+    cookie = request.cookies.get(COOKIE, "") if new is None else new
+    return hmac.new(cookie.encode(), b"handfast page", "sha256").hexdigest()
+
+
+def new_cookie(request: Request) -> str | None:
+    """Return a cookie for a browser that has none; None for others."""
+    return None if len(request.cookies.get(COOKIE, "")) >= 32 else secrets.token_hex(16)

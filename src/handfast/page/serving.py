@@ -1,0 +1,198 @@
+"""The routes of the page: its files, what has changed since a look, and the acts.
+
+The page asks once a second what has changed. An answer is not kept open: it would hold one of the few connections that a browser
+has for a host, pass through no proxy that buffers, and keep a server from ending while a tab is open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from redis.exceptions import RedisError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from handfast import Handfast
+from handfast._engine.names import LIMITS
+from handfast._version import __version__
+from handfast._watch.acts import MAX_PAUSE_S, Done, Named, acting_as
+from handfast._watch.live import Key
+from handfast.arguments import HeldKind, Kind
+from handfast.errors import HandfastError
+from handfast.page.guard import Act, Authorize, Guard, give_cookie, new_cookie, refusal, token_of
+from handfast.page.watching import Watching
+
+__all__ = ["application"]
+
+MOST_BYTES = 10_000
+"""Of the body of an act."""
+
+MAX_FENCE = 2**53
+
+PAGE = "page.html"
+
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+COMPRESSED_FROM_BYTES, COMPRESSION = 1000, 4
+
+
+class Asked(NamedTuple):
+    """The body of an act."""
+
+    named: Named
+    given: dict[str, Any]
+    """The reason, and what else the act needs."""
+
+
+class Doing(NamedTuple):
+    """A method of `Named`, as an act of the page."""
+
+    act: Act
+    """What the page has to allow for it."""
+    done: str
+    """The message when it is done."""
+    nothing: str
+    """The message if there was nothing to do."""
+    kinds: tuple[str, ...]
+    """The kinds of names that it is for."""
+    needs: Literal["fence", "seconds", ""] = ""
+    """What it needs beside a reason."""
+
+
+DOINGS = {
+    "release": Doing("release", "taken", "Nothing was taken: who was shown has released it.", tuple(LIMITS), "fence"),
+    "hold": Doing("hold", "on hold", "", get_args(HeldKind), "seconds"),
+    "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind)),
+    "pause": Doing("pause", "paused", "", ("limiter",), "seconds"),
+    "resume": Doing("pause", "paused no more", "", ("limiter",)),
+    "forget": Doing("forget", "forgotten: the next one does it again", "Nothing was recorded.", ("once", "latch")),
+}
+"""By the last part of their paths, which are the names of the methods."""
+
+
+def application(watching: Watching, allowed: frozenset[str], authorize: Authorize | None) -> Starlette:
+    """Return the application."""
+    routes = [Route("/", _file(PAGE))]
+    names = sorted(file.name for file in files("handfast.page").joinpath("static").iterdir())
+    routes += [Route(f"/{name}", _file(name)) for name in names if name != PAGE and name.rpartition(".")[2] in TYPES]
+    routes += [
+        Route("/api/me", partial(_me, watching, allowed)),
+        Route("/api/looks", partial(_looks, watching)),
+        *(Route(f"/api/{name}", partial(_act, watching, allowed, name), methods=["POST"]) for name in DOINGS),
+    ]
+    middleware = [
+        Middleware(Guard, authorize=authorize),
+        Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM_BYTES, compresslevel=COMPRESSION),
+    ]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+def _file(name: str) -> Callable[[Request], Any]:
+    content = files("handfast.page").joinpath("static", name).read_bytes()
+
+    async def give(_request: Request) -> Response:
+        return Response(content, media_type=TYPES[name.rpartition(".")[2]])
+
+    return give
+
+
+async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> Response:
+    """Say what the visitor may do, and give its token."""
+    visitor, cookie = request.state.visitor, new_cookie(request)
+    may = [act for act in sorted(allowed) if visitor is None or visitor.allow is None or act in visitor.allow]
+    driver = watching.client._driver  # noqa: SLF001 -- ours
+    response = JSONResponse(
+        {
+            "may": may,
+            "token": token_of(request, cookie),
+            "label": driver.label if visitor is None else visitor.label,
+            "namespace": watching.client._namespace,  # noqa: SLF001 -- ours
+            "server": driver.address,
+            "version": __version__,
+        }
+    )
+    if cookie is not None:
+        give_cookie(request, response, cookie)
+    return response
+
+
+async def _looks(watching: Watching, request: Request) -> Response:
+    """Return what has changed since a look."""
+    asked = request.query_params
+    kind, name = asked.get("kind", ""), asked.get("name", "")
+    seen = cast("Key", (kind, name)) if kind in get_args(Kind) and name else None
+    watching.ask(seen)
+    after, shown = (int(asked.get(word, "0")) if asked.get(word, "0").isdecimal() else 0 for word in ("after", "shown"))
+    body = watching.board.answer(asked.get("run", ""), after, watching.outage, seen, shown)
+    return Response(body, media_type="application/json")
+
+
+async def _act(watching: Watching, allowed: frozenset[str], name: str, request: Request) -> Response:
+    """Act, if the request may."""
+    doing = DOINGS[name]
+    if why := refusal(request, doing.act, allowed):
+        return JSONResponse({"error": why}, 403)
+    try:
+        asked = _asked(watching, doing, await _body(request))
+    except ValueError as error:
+        return JSONResponse({"error": str(error)}, 422)
+    visitor = request.state.visitor
+    try:
+        done = await run_in_threadpool(_perform, watching.client, name, asked, visitor and visitor.label)
+    except ValueError as error:
+        return JSONResponse({"error": str(error)}, 422)
+    except (HandfastError, RedisError, OSError) as error:
+        return JSONResponse({"error": f"Not known to be done: {error}"}, 503)
+    watching.look_soon()
+    if not done.taken:
+        return JSONResponse({"error": doing.nothing}, 409)
+    return JSONResponse({"done": done.text(f"{done.taken:,} taken" if name == "release" else doing.done)})
+
+
+def _perform(client: Handfast, name: str, asked: Asked, label: str | None) -> Done:
+    perform: Callable[[Handfast], Done] = partial(getattr(asked.named, name), **asked.given)
+    if label is None:
+        return perform(client)
+    with acting_as(client, label) as operator:
+        return perform(operator)
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """Return the JSON of a request. Raises ValueError."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise ValueError(f"The request is longer than {MOST_BYTES:,} bytes.")
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("The request is no object.")  # noqa: TRY004 -- for the one handler of bad input
+    return found
+
+
+def _asked(watching: Watching, doing: Doing, body: Mapping[str, Any]) -> Asked:
+    """Read the body of an act. Raises ValueError."""
+    kind, name, reason = (body.get(word) for word in ("kind", "name", "reason"))
+    if kind not in doing.kinds or not isinstance(name, str) or not name:
+        raise ValueError(f"A kind, which is one of {', '.join(doing.kinds)}, and a name are needed.")
+    if not isinstance(reason, str) or not reason.strip():
+        raise ValueError("A reason is needed: it is what others will read.")
+    given: dict[str, Any] = {"reason": reason.strip()}
+    if doing.needs:
+        most, value = (MAX_FENCE, MAX_PAUSE_S)[doing.needs == "seconds"], body.get(doing.needs)
+        if isinstance(value, bool) or not isinstance(value, int if doing.needs == "fence" else int | float):
+            raise ValueError(f"A number is needed as {doing.needs}.")
+        if not 0 < value <= most:
+            raise ValueError(f"A number up to {most:,.0f} is needed as {doing.needs}.")
+        given[doing.needs] = value
+    row = watching.board.row(cast("Key", (kind, name)))
+    return Asked(Named.of(kind, name) if row is None else row.named, given)

@@ -1,0 +1,128 @@
+// Elements: made once, and changed only where something has changed.
+
+import { now } from "./state.js";
+import { shown, span } from "./words.js";
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element with a class and children; empty ones are left out. */
+export function h(tag, name = "", ...inside) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.append(...inside.filter((one) => one !== null && one !== undefined && one !== ""));
+  return element;
+}
+
+export function button(name, text, press) {
+  const element = h("button", name, text);
+  element.type = "button";
+  element.onclick = press;
+  return element;
+}
+
+export function set(element, text) {
+  if (element.given !== text) element.textContent = element.given = text;
+}
+
+/** Set the text of others, which may be long. */
+export function setShown(element, text) {
+  if (element.given === text) return;
+  element.given = text;
+  element.replaceChildren(shown(text));
+  element.title = text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+/** Replace the children if the key has changed. */
+export function fill(element, key, make) {
+  if (element.key === key) return;
+  element.key = key;
+  element.replaceChildren(...make().filter((one) => one !== null && one !== ""));
+}
+
+/** Fill a list, so that an element stays for as long as its key does, and the focus with it. */
+export function list(parent, items, keyOf, make, update = () => {}) {
+  const before = parent.byKey ?? new Map();
+  const after = new Map();
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const element = before.get(key) ?? make(item);
+    after.set(key, element);
+    update(element, item);
+    if (element === place) place = place.nextElementSibling;
+    else parent.insertBefore(element, place);
+  }
+  for (const [key, element] of before) if (!after.has(key)) element.remove();
+  parent.byKey = after;
+}
+
+/** A duration that counts: since a moment, or until it. */
+export function timer(at, name = "") {
+  const element = h("span", name);
+  element.dataset.at = at;
+  element.textContent = span(Math.abs(now() - at));
+  return element;
+}
+
+export function setTimer(element, at) {
+  element.dataset.at = at;
+  set(element, span(Math.abs(now() - at)));
+}
+
+/** Let all durations in sight count. */
+export function tick() {
+  for (const element of document.querySelectorAll("section:not([hidden]) [data-at]")) {
+    set(element, span(Math.abs(now() - element.dataset.at)));
+  }
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes, ...inside) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...inside);
+  return element;
+}
+
+/** The form says how bad it is, too, not the color alone. */
+const SIGNS = {
+  urgent: ["M7 2h6l5 5v6l-5 5H7l-5-5V7z", "M10 6v5M10 14v.1", "Serious: "],
+  warning: ["M10 2.5 18.5 17h-17z", "M10 8v4M10 14.5v.1", "Warning: "],
+  note: ["M10 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16z", "M10 9v5M10 6v.1", "Note: "],
+  fine: ["M10 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16z", "M6.5 10.2l2.4 2.4 4.6-5", "Fine: "],
+};
+
+export function sign(level) {
+  const [edge, inside] = SIGNS[level];
+  const paths = [["area", edge], ["edge", edge], ["edge", inside]].map(([name, d]) => svg("path", { class: name, d }));
+  return svg("svg", { class: `sign ${level}`, viewBox: "0 0 20 20", "aria-hidden": "true" }, ...paths);
+}
+
+/** The level in a word, for those who do not see the sign. */
+export const spoken = (level) => h("span", "hidden-text", SIGNS[level][2]);
+
+/** A link to a name, and to a view. */
+export const nameLink = (kind, name) => `#/name/${kind}/${encodeURIComponent(name)}`;
+
+let toasting = 0;
+export function toast(text) {
+  set($("toast"), text);
+  $("toast").hidden = false;
+  clearTimeout(toasting);
+  toasting = setTimeout(() => { $("toast").hidden = true; }, 4000);
+}
+
+/** A command to copy. */
+export function shell(command) {
+  const copy = button("button small", "Copy", async () => {
+    try {
+      await navigator.clipboard.writeText(command);
+      toast("Copied");
+    } catch {
+      toast("The browser does not let the page copy: mark the text");
+    }
+  });
+  copy.setAttribute("aria-label", `Copy ${command}`);
+  return h("div", "shell", h("code", "", command), copy);
+}

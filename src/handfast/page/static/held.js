@@ -1,0 +1,309 @@
+// The table of names. Only rows in sight are elements; each stands at its own place, so scrolling moves nothing else.
+
+import { $, button, h, list, nameLink, set, setShown } from "./elements.js";
+import { bar, drawBar, drawQueue, drawSpark, leaseLevel, queue, spark } from "./pictures.js";
+import { now, state } from "./state.js";
+import { count, many, shown, span } from "./words.js";
+
+const LONG_S = 1800;
+const WAITS_S = 60;
+const WAITS_TOO_LONG_S = 600;
+const KEEPS_ORDER_MS = 5000;
+const BEYOND = 6; // rows above and below those in sight
+
+/** The columns: the key to sort by, the head, a class. */
+const COLUMNS = [
+  ["name", "Name", ""], ["kind", "Kind", "c-kind"], ["by", "Held by", ""], ["held", "Held", "r"],
+  ["lease", "Lease", "c-lease"], ["waiting", "Queue", "r"], [null, "Held, and waiting", ""],
+  ["first", "First waits", "r"], ["rate", "Per s", "c-rate r"], [null, "Last 5 min", "c-spark"],
+];
+
+const SORTS = {
+  name: (row) => row.name,
+  kind: (row) => row.kind,
+  by: (row) => row.by ?? "\uffff",
+  held: (row) => row.since ?? Infinity,
+  lease: (row) => row.ends ?? Infinity,
+  waiting: (row) => -(row.waiting ?? 0),
+  first: (row) => row.first ?? Infinity,
+  rate: (row) => -(row.rate ?? 0),
+};
+
+/** Their largest values come first at first. */
+const DOWN = ["held", "waiting", "first", "rate"];
+
+const isIdle = (row) => !(row.holding || row.waiting || row.hold || row.due || row.items || row.done);
+
+const WHICH = [
+  ["all", "All", (row) => !isIdle(row)],
+  ["waiting", "Waited for", (row) => row.waiting > 0],
+  ["long", "Held over 30 min", (row) => row.since && now() - row.since > LONG_S],
+  ["hold", "On hold", (row) => row.hold],
+  ["idle", "Used in the last hour", isIdle],
+];
+
+const table = { sort: "waiting", isTurned: false, which: "all", filter: "", rows: [], marked: null, scrolled: 0 };
+let orderedAt = 0;
+let orderedFor = -1;
+let isPointedAt = false;
+let rowHeight = 36;
+
+/** Put rows in order. They keep their places while one is marked or pointed at, and for five seconds in any case. */
+function order(isForced = false) {
+  const isFixed = isPointedAt || table.marked || performance.now() < orderedAt + KEEPS_ORDER_MS;
+  table.rows = table.rows.filter((row) => state.rows.has(row.id));
+  if (!isForced && isFixed && orderedFor === state.rows.size) return;
+  orderedAt = performance.now();
+  orderedFor = state.rows.size;
+  const words = table.filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const test = WHICH.find(([key]) => key === table.which)[2];
+  const text = (row) => `${row.name} ${row.kind} ${row.by ?? ""}`.toLowerCase();
+  const by = SORTS[table.sort];
+  table.rows = [...state.rows.values()].filter(
+    (row) => row.kind !== "limiter" && test(row) && words.every((word) => text(row).includes(word)),
+  );
+  table.rows.sort((a, b) => {
+    const [x, y] = [by(a), by(b)];
+    const way = x < y ? -1 : x > y ? 1 : (a.since ?? Infinity) - (b.since ?? Infinity) || (a.id < b.id ? -1 : 1);
+    return table.isTurned ? -way : way;
+  });
+}
+
+export function paint() {
+  order();
+  paintHead();
+  const all = [...state.rows.values()].filter((row) => row.kind !== "limiter");
+  const make = ([key, text]) => button("chip", h("span", "", text), () => choose(key));
+  list($("which"), WHICH, ([key]) => key, make, (chip, [key, , test]) => {
+    chip.setAttribute("aria-pressed", String(table.which === key));
+    if (!chip.children[1]) chip.append(h("b"));
+    set(chip.children[1], key === "all" ? "" : count(all.filter(test).length));
+  });
+  const most = all.filter((row) => !isIdle(row)).length;
+  const isAll = table.rows.length === most && !table.filter;
+  set($("matches"), isAll ? many(most, "name") : `${count(table.rows.length)} of ${many(all.length, "name")}`);
+  paintEmpty(all.length);
+  paintRows();
+}
+
+function paintEmpty(known) {
+  const isEmpty = !table.rows.length;
+  $("grid").hidden = isEmpty;
+  $("grid-empty").hidden = !isEmpty;
+  if (!isEmpty) return;
+  const isNarrowed = table.filter || table.which !== "all";
+  const [head, text] = !state.sum?.whole ? ["Looking …", ""]
+    : isNarrowed && known ? [table.filter ? "No name, kind or label has that in it." : "No name is like that now.", "Esc shows all again."]
+    : ["No name is held or waited for.", "A name shows up here with its first lease."];
+  $("grid-empty").replaceChildren(h("b", "", head), h("span", "", text));
+}
+
+function paintHead() {
+  const key = `${table.sort} ${table.isTurned}`;
+  if ($("grid-head").key === key) return;
+  $("grid-head").key = key;
+  $("grid-head").replaceChildren(...COLUMNS.map(([sort, title, name]) => {
+    const cell = h("div", name);
+    cell.setAttribute("role", "columnheader");
+    if (!sort) return cell.append(h("span", "soft", title)), cell;
+    if (table.sort === sort) cell.setAttribute("aria-sort", table.isTurned === DOWN.includes(sort) ? "ascending" : "descending");
+    cell.append(button("", title, () => {
+      table.isTurned = table.sort === sort && !table.isTurned;
+      table.sort = sort;
+      refresh();
+    }));
+    return cell;
+  }));
+}
+
+const CELLS = {
+  name: "c-name clip", kind: "c-kind", by: "c-by clip", held: "c-held", lease: "c-lease", waiting: "c-waiting",
+  queue: "c-queue", first: "c-first", rate: "c-rate", spark: "c-spark",
+};
+
+function makeRow() {
+  const element = h("div", "grid-row");
+  element.setAttribute("role", "row");
+  element.cells = {};
+  for (const [key, name] of Object.entries(CELLS)) {
+    const cell = (element.cells[key] = h("div", name));
+    cell.setAttribute("role", "gridcell");
+    element.append(cell);
+  }
+  const { lease, queue: picture, spark: minutes } = element.cells;
+  lease.append(bar(), h("span"));
+  picture.append(queue({}, 160));
+  minutes.append(spark([], 96));
+  element.onclick = () => openRow(element.row);
+  return element;
+}
+
+const pictureWidth = () => (innerWidth < 720 ? 132 : innerWidth < 1024 ? 128 : innerWidth < 1280 ? 158 : 168);
+
+function fillRow(element, row, place) {
+  const { name, kind, by, held, lease, waiting, queue: picture, first, rate, spark: minutes } = element.cells;
+  element.row = row;
+  const y = place * rowHeight;
+  if (element.y !== y) element.style.transform = `translateY(${(element.y = y)}px)`;
+  if (element.place !== place) {
+    element.place = place;
+    element.setAttribute("aria-rowindex", place + 2);
+    element.id = `row-${place}`;
+  }
+  element.setAttribute("aria-selected", String(table.marked === row.id));
+  setShown(name, row.name);
+  set(kind, row.kind);
+  fillHolder(by, row);
+  const age = row.since ? now() - row.since : 0;
+  set(held, row.since ? span(age) : "");
+  held.className = `c-held${age > LONG_S && row.waiting ? " alarming" : ""}`;
+  fillLease(lease, row);
+  set(waiting, row.waiting ? count(row.waiting) : "");
+  drawQueue(picture.firstChild, row, pictureWidth());
+  const wait = row.first ? now() - row.first : 0;
+  set(first, row.first ? span(wait) : "");
+  first.className = `c-first${wait > WAITS_TOO_LONG_S ? " alarming" : wait > WAITS_S ? " warning" : ""}`;
+  set(rate, row.rate ? row.rate.toFixed(1) : "");
+  minutes.firstChild.style.visibility = row.spark ? "" : "hidden";
+  if (row.spark && minutes.drawn !== row.spark) drawSpark(minutes.firstChild, (minutes.drawn = row.spark), 96);
+}
+
+/** Who holds a name, or how far it is where no one can. */
+export function holderText(row) {
+  const others = row.holding > 1 ? ` +${count(row.holding - 1)}` : "";
+  if (row.by) return `${row.as ? `${row.as} ` : ""}${row.by}${others}`;
+  if (row.kind === "debounce") return row.items ? many(row.items, "item") : "a call waits";
+  if (row.kind === "latch") return `${many(row.done ?? 0, "part")} done`;
+  return "free";
+}
+
+function fillHolder(cell, row) {
+  const text = row.hold ? `\0${row.hold.by}` : holderText(row);
+  cell.classList.toggle("soft", !row.by && !row.hold);
+  if (cell.given === text) return;
+  if (!row.hold) return setShown(cell, text);
+  cell.given = text;
+  cell.title = "";
+  cell.replaceChildren(h("span", "tag hold", "on hold"), " ", shown(row.hold.by));
+}
+
+function fillLease(cell, row) {
+  const ends = row.ends ?? row.lifts ?? row.due;
+  const left = ends ? ends - now() : 0;
+  const [its, text] = cell.children;
+  its.hidden = !row.ends;
+  drawBar(its, row.ttl ? left / row.ttl : 0, leaseLevel(left, row.ttl, row.released));
+  set(text, !ends ? "" : row.released ? "rests" : left < 0 ? "…" : span(left).replace(/ m .*/, " m"));
+}
+
+/** Paint the rows in sight. */
+export function paintRows() {
+  const body = $("grid-body");
+  rowHeight = innerWidth < 720 ? 62 : 36;
+  body.style.height = `${table.rows.length * rowHeight}px`;
+  $("grid").setAttribute("aria-rowcount", table.rows.length + 1);
+  const top = -body.getBoundingClientRect().top;
+  const first = Math.max(0, Math.floor(top / rowHeight) - BEYOND);
+  const last = Math.min(table.rows.length, Math.ceil((top + innerHeight) / rowHeight) + BEYOND);
+  const inSight = table.rows.slice(first, last).map((row, place) => [row, first + place]);
+  list(body, inSight, ([row]) => row.id, makeRow, (element, [row, place]) => fillRow(element, row, place));
+  const place = table.marked ? table.rows.findIndex((row) => row.id === table.marked) : -1;
+  if (place < 0) $("grid").removeAttribute("aria-activedescendant");
+  else $("grid").setAttribute("aria-activedescendant", `row-${place}`);
+}
+
+function refresh() {
+  order(true);
+  paint();
+}
+
+function choose(which) {
+  table.which = which;
+  table.marked = null;
+  refresh();
+}
+
+function openRow(row) {
+  table.marked = row.id;
+  location.hash = nameLink(row.kind, row.name).slice(1);
+}
+
+/** Open the marked row. Return false if none is. */
+export function open() {
+  const row = state.rows.get(table.marked);
+  if (!row) return false;
+  openRow(row);
+  return true;
+}
+
+/** Mark the row that is so many further down. */
+export function mark(step) {
+  const place = table.rows.findIndex((row) => row.id === table.marked) + step;
+  const next = table.rows[Math.max(0, Math.min(table.rows.length - 1, place))];
+  if (!next) return;
+  table.marked = next.id;
+  if (document.activeElement === document.body) $("grid").focus({ preventScroll: true });
+  const y = $("grid-body").getBoundingClientRect().top + table.rows.indexOf(next) * rowHeight;
+  const [low, high] = [$("grid-head").getBoundingClientRect().bottom, innerHeight - rowHeight - 8];
+  if (y < low) scrollBy(0, y - low);
+  else if (y > high) scrollBy(0, y - high);
+  paintRows();
+}
+
+/** Unmark, or show all. Return false if there is nothing to go back from. */
+export function goBack() {
+  if (table.marked) table.marked = null;
+  else if (table.filter || table.which !== "all") clear();
+  else return false;
+  refresh();
+  return true;
+}
+
+function clear() {
+  $("filter").value = table.filter = "";
+  table.which = "all";
+}
+
+/** Show the table as it was left. */
+export function enter() {
+  paint();
+  scrollTo(0, table.scrolled);
+  paintRows();
+}
+
+/** Listen to the filter, the pointer and the scroll bar. */
+export function listen(isShown) {
+  $("filter").oninput = () => {
+    table.filter = $("filter").value;
+    table.marked = null;
+    refresh();
+    scrollTo(0, 0);
+  };
+  $("grid").addEventListener("pointerenter", () => { isPointedAt = true; });
+  $("grid").addEventListener("pointerleave", () => { isPointedAt = false; });
+  let isDue = false;
+  addEventListener("scroll", () => {
+    if (!isShown()) return;
+    table.scrolled = scrollY;
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => {
+      isDue = false;
+      if (isShown()) paintRows();
+    });
+  }, { passive: true });
+}
+
+/** Keys within the filter. Return whether it was for them. */
+export function filterKey(key) {
+  if (key === "Escape" && table.filter) {
+    clear();
+    refresh();
+  } else if (key === "Escape") $("filter").blur();
+  else if (key === "Enter" || key === "ArrowDown") {
+    $("filter").blur();
+    $("grid").focus();
+    mark(1);
+  } else return false;
+  return true;
+}

@@ -1,0 +1,112 @@
+// The sentences about what is wrong, the worst first; figures; the longest queues.
+
+import { $, fill, h, list, nameLink, set, setShown, sign, spoken, timer } from "./elements.js";
+import { drawQueue, queue } from "./pictures.js";
+import { state } from "./state.js";
+import { brief, count, many, shown } from "./words.js";
+
+const LONGEST = 6;
+
+export const counts = () => ({
+  urgent: state.problems.filter((one) => one.level === "urgent").length,
+  warning: state.problems.filter((one) => one.level === "warning").length,
+});
+
+/** The problem that keys have marked, by its id. */
+export const marked = { id: null };
+
+export function paint() {
+  const { urgent, warning } = counts();
+  set($("verdict"), verdict(urgent, warning));
+  const other = state.problems.filter((one) => one.level !== "urgent");
+  $("urgent-head").hidden = !urgent;
+  $("other-head").hidden = !urgent || !other.length;
+  paintProblems($("urgent"), state.problems.filter((one) => one.level === "urgent"));
+  paintProblems($("other"), other);
+  paintGlance();
+  paintLongest();
+}
+
+function verdict(urgent, warning) {
+  if (!state.sum) return "Looking …";
+  if (urgent) {
+    const other = warning ? `, ${count(warning)} to know about` : "";
+    return `${many(urgent, "thing")} ${urgent === 1 ? "needs" : "need"} you${other}`;
+  }
+  if (warning) return `Nothing is stuck; ${many(warning, "thing")} to know about`;
+  return state.sum.names ? "Nothing is wrong" : "No one holds anything yet";
+}
+
+function paintProblems(parent, problems) {
+  list(parent, problems, (one) => one.id, () => h("li", "", h("a")), (item, one) => {
+    const link = item.firstChild;
+    link.href = one.where ? linkTo(one) : "#/doctor";
+    link.className = `problem ${one.level}${marked.id === one.id ? " marked" : ""}`;
+    fill(link, JSON.stringify([one.level, one.says, one.means]), () => {
+      const says = h("div", "says", spoken(one.level), ...one.says.map(drawn));
+      const arrow = h("span", "arrow", "›");
+      arrow.setAttribute("aria-hidden", "true");
+      return [sign(one.level), h("div", "", says, h("div", "means", ...one.means.map(drawn))), arrow];
+    });
+  });
+}
+
+function linkTo({ id, where: [kind, name] }) {
+  if (kind === "limiter") return `#/limits/${encodeURIComponent(name)}`;
+  return /^(left|failed) /.test(id) ? `#/results/${encodeURIComponent(name)}` : nameLink(kind, name);
+}
+
+/** A part of a sentence. */
+function drawn(part) {
+  if (typeof part === "string") return part;
+  if ("name" in part) return h("b", "name", shown(part.name));
+  if ("label" in part) return part.label ? shown(part.label) : "an unnamed client";
+  return timer(part.at);
+}
+
+function paintGlance() {
+  const { held = 0, waiting = 0, rate = 0, mean = null } = state.sum ?? {};
+  const figures = [
+    [count(held), "", "leases held"],
+    [count(waiting), "", "waiting"],
+    [rate.toFixed(1), " /s", "grants"],
+    [mean === null ? "–" : brief(mean), "", "mean wait"],
+  ];
+  const make = ([, unit, what]) => h("div", "figure", h("b", "", h("span"), h("small", "", unit)), h("span", "", what));
+  list($("glance"), figures, (one) => one[2], make, (element, [figure]) => set(element.firstChild.firstChild, figure));
+}
+
+function paintLongest() {
+  const worst = [...state.rows.values()]
+    .filter((row) => row.waiting && row.queue)
+    .sort((a, b) => b.waiting - a.waiting || (a.id < b.id ? -1 : 1))
+    .slice(0, LONGEST);
+  const make = (row) => {
+    const link = h("a", "", h("span", "mono clip"), queue(row, 150), h("b", "num"));
+    link.href = nameLink(row.kind, row.name);
+    return link;
+  };
+  list($("longest"), worst, (row) => row.id, make, (link, row) => {
+    setShown(link.children[0], row.name);
+    drawQueue(link.children[1], row, 150);
+    set(link.children[2], count(row.waiting));
+  });
+  $("longest").hidden = !worst.length;
+  $("longest-empty").hidden = worst.length > 0;
+}
+
+/** Mark the problem that is so many further down. */
+export function mark(step) {
+  const all = state.problems;
+  const place = Math.max(0, Math.min(all.length - 1, all.findIndex((one) => one.id === marked.id) + step));
+  marked.id = all[place]?.id ?? null;
+  paint();
+  document.querySelector(".problem.marked")?.scrollIntoView({ block: "nearest" });
+}
+
+/** Open the marked problem. Return false if none is. */
+export function open() {
+  const link = document.querySelector(".problem.marked");
+  link?.click();
+  return Boolean(link);
+}

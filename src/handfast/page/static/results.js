@@ -1,0 +1,90 @@
+// What `once` has recorded: those first that failed, or that began and did not end.
+
+import { act } from "./acts.js";
+import { $, button, h, list, nameLink, set, setTimer, timer } from "./elements.js";
+import { may, state } from "./state.js";
+import { count, many, shown } from "./words.js";
+
+const STATES = {
+  failed: "failed", left: "began, did not end", unstored: "done, not stored", running: "running", done: "done",
+};
+const SHOWN = 200;
+
+let chosen = "all";
+
+const number = (counts, key) => counts[key] ?? 0;
+const groups = () => Object.entries(state.results.counts);
+
+/** How many keys need a look. */
+export const badge = () => groups().reduce((sum, [, counts]) => sum + number(counts, "failed") + number(counts, "left"), 0);
+
+/** The records, and the runs of keys without one. */
+function keys() {
+  const recorded = new Set(state.results.rows.map((one) => one.key));
+  const running = [...state.rows.values()]
+    .filter((row) => row.kind === "once" && row.holding && !recorded.has(row.name))
+    .map((row) => ({ name: row.name.split("|")[0], key: row.name, state: "running", at: row.since, why: "" }));
+  return [...state.results.rows.filter((one) => one.state !== "done"), ...running, ...state.results.rows.filter((one) => one.state === "done")];
+}
+
+export function paint(focus) {
+  const all = keys().filter((one) => !focus || one.name === focus);
+  const names = groups().filter(([name]) => !focus || name === focus);
+  $("once-empty").hidden = all.length > 0 || Boolean(state.results.refused);
+  $("once-table").hidden = $("once-tools").hidden = !all.length;
+  names.sort(([a, x], [b, y]) => number(y, "failed") + number(y, "left") - number(x, "failed") - number(x, "left") || a.localeCompare(b));
+  paintNames(names);
+  paintStates(all);
+  const some = all.filter((one) => chosen === "all" || one.state === chosen);
+  list($("once-rows"), some.slice(0, SHOWN), (one) => `${one.key} ${one.state} ${one.at}`, makeRow, fillRow);
+  set($("once-matches"), many(some.length, "key"));
+  const left = Object.values(state.results.totals).reduce((sum, each) => sum + each, 0) - state.results.rows.length;
+  set($("once-more"), state.results.refused ? `The records are not read: ${state.results.refused}`
+    : some.length > SHOWN ? `The first ${SHOWN} of ${count(some.length)}; choose a state above to see fewer.`
+    : left > 0 ? `About ${count(left)} more keys have a record; they are done, or not read.` : "");
+}
+
+function paintNames(names) {
+  const make = ([name]) => h("article", "card", h("b", "mono", shown(name)), h("div", "stack"), h("div", "counts"));
+  list($("once-names"), names.slice(0, 60), ([name]) => name, make, (card, [name, counts]) => {
+    const some = Object.keys(STATES).filter((key) => counts[key]);
+    list(card.children[1], some, (key) => key, (key) => h("i", `s-${key}`), (part, key) => { part.style.flexGrow = counts[key]; });
+    list(card.children[2], some, (key) => key, (key) => h("span", "", h("i", `s-${key}`), h("span")), (item, key) => {
+      set(item.lastChild, `${count(counts[key])} ${STATES[key]}`);
+    });
+  });
+}
+
+function paintStates(all) {
+  const some = Object.keys(STATES).filter((key) => all.some((one) => one.state === key));
+  if (!some.includes(chosen)) chosen = "all";
+  const word = (key) => (key === "all" ? "All" : STATES[key][0].toUpperCase() + STATES[key].slice(1));
+  const make = (key) => button("chip", h("span", "", word(key)), () => {
+    chosen = key;
+    paint();
+  });
+  list($("states"), ["all", ...some], (key) => key, make, (chip, key) => {
+    chip.setAttribute("aria-pressed", String(chosen === key));
+    if (!chip.children[1]) chip.append(h("b"));
+    set(chip.children[1], key === "all" ? "" : count(all.filter((one) => one.state === key).length));
+  });
+}
+
+function makeRow(one) {
+  const mark = h("span", "state", h("i", `s-${one.state}`), STATES[one.state]);
+  const link = h("a", "link mono", shown(one.key));
+  link.href = nameLink("once", one.key);
+  const forget = button("button small", "Forget …", () => act("forget", { kind: "once", name: one.key }));
+  return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(one.at)), h("td", "label"), h("td", "num"), h("td", "label soft", one.why ? shown(one.why) : ""), h("td", "num", forget));
+}
+
+function fillRow(element, one) {
+  const row = state.rows.get(`once/${one.key}`);
+  const [, , since, by, waiting, , forget] = element.children;
+  setTimer(since.firstChild, one.at);
+  set(by, row?.by ?? "");
+  set(waiting, row?.waiting ? count(row.waiting) : "");
+  forget.firstChild.hidden = one.state === "running";
+  forget.firstChild.disabled = !may("forget");
+  forget.firstChild.title = forget.firstChild.disabled ? "This page only looks" : "";
+}

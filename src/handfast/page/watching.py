@@ -1,0 +1,125 @@
+"""Looks at the server in a thread, while the page is open somewhere."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from handfast._watch.live import Key, Live
+from handfast.errors import HandfastError, ServerRefused
+from handfast.page.board import Board, Outage
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+
+__all__ = ["Watching"]
+
+EVERY_S, IDLE_EVERY_S = 1.0, 5.0
+"""Seconds from one look to the next, at least: while the page is open, and shortly after."""
+
+REST = 5
+"""How many times longer the rest after a look is than the look."""
+
+SLOW_S = 2.0
+"""After how long a look counts as one without an answer."""
+
+OPEN_S = 8.0
+"""How long after its last question a page counts as open."""
+
+LINGER_S = 300.0
+"""How long looks go on when no page is open any more: who reloads it, or follows a link to it, finds the last minutes."""
+
+AUDIT_EVERY_S, AUDITED = 3.0, 500
+"""How often the audit is read, and how many entries of it are shown."""
+
+LOG = logging.getLogger("handfast.page")
+
+
+class Watching:
+    """One look a second for all who have the page open, and what it has shown, as a `Board`."""
+
+    def __init__(self, client: Handfast) -> None:
+        self.client = client
+        self.board = Board()
+        self._live = Live(client, results=True)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._seen = dict[Key, float]()
+        """The names that pages show, and when they were last asked for."""
+        self._asked_at = self._audit_at = 0.0
+        self._audit_after: str | None = None
+        self._began_at: float | None = None
+        """When the look that goes on has begun; None in a rest."""
+        self._failed_at: float | None = None
+        self._error = ""
+        self._wakes = threading.Event()
+
+    def ask(self, seen: Key | None) -> None:
+        """Look from now on, also at a name that a page shows."""
+        now = time.monotonic()
+        is_late = now > self._asked_at + OPEN_S
+        self._asked_at = now
+        if seen is not None:
+            self._seen[seen] = now
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._look_on, name="handfast-page", daemon=True)
+                self._thread.start()
+        if is_late:
+            self.look_soon()
+
+    def look_soon(self) -> None:
+        """Look at once: something was done, or a page was opened."""
+        self._wakes.set()
+
+    @property
+    def outage(self) -> Outage | None:
+        """Since when the server has not answered; None if it does."""
+        now, began_at = time.monotonic(), self._began_at
+        if self._failed_at is not None:
+            return Outage(self.board.looked_at or self._failed_at, now, self._error)
+        if began_at is not None and now > began_at + SLOW_S and self.board.is_whole:
+            return Outage(self.board.looked_at or began_at, now, "The server hangs, or the network does.")
+        return None
+
+    def _look_on(self) -> None:
+        while time.monotonic() < self._asked_at + LINGER_S:
+            self._wakes.clear()
+            self._began_at = began = time.monotonic()
+            try:
+                self._look()
+            except (HandfastError, RedisError, OSError) as error:
+                self._failed_at, self._error = self._failed_at or began, str(error) or type(error).__name__
+            except Exception as error:  # a thread that ends would show old things as new ones
+                if self._failed_at is None:
+                    LOG.exception("a look has failed")
+                self._failed_at, self._error = self._failed_at or began, repr(error)
+            else:
+                self._failed_at = None
+            self._began_at = None
+            took = time.monotonic() - began
+            every = EVERY_S if time.monotonic() < self._asked_at + OPEN_S else IDLE_EVERY_S
+            self._wakes.wait(EVERY_S if self._failed_at is not None else max(every - took, REST * took))
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        self._seen = {key: at for key, at in [*self._seen.items()] if now < at + OPEN_S}
+        view = self._live.step([*self._seen])
+        if now >= self._audit_at + AUDIT_EVERY_S:
+            self._read_audit()
+            self._audit_at = now
+        self.board.take(view, [*self._seen])
+
+    def _read_audit(self) -> None:
+        try:
+            entries = self.client.audit(after=self._audit_after, limit=AUDITED)
+        except ServerRefused as error:
+            self.board.refuse_audit(str(error))
+            return
+        if entries:
+            self._audit_after = entries[-1].id
+            self.board.add_audit(entries, AUDITED)
