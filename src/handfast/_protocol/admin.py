@@ -139,18 +139,23 @@ def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int
     """Take away the leases granted up to that fence, by default all that exist now, and return their number.
 
     ``by`` is the label of the operator's client. The fence bounds the leases that are taken, so a call that is sent
-    again cannot hurt later holders.
+    again cannot hurt later holders. If the first copy of it has taken them, and its reply was lost, the second one finds none: the
+    action that the server has noted tells then, and the number is 1.
     """
     if not up_to_fence:
         seen: Answer = yield request.inspect(0)
         _, now_us, fence, *_ = seen.fields
         # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
         up_to_fence = max(now_us, fence)
-    count, more, start = 0, 1, 0
+    count, more, start, again = 0, 1, 0, False
     while more:
         answer: Answer = yield request.revoke(up_to_fence, reason, start, by)
         _, revoked, more, start = answer.fields
         count += revoked
+        again = again or answer.again
+    if again and not count:
+        noted = (yield from status(request)).last
+        count = int(noted is not None and (noted.what, noted.by, noted.why) == ("force_release", by, reason))
     return count
 
 
@@ -167,7 +172,7 @@ def unhold(request: PermitRequest, reason: str, by: str) -> Steps[bool]:
     while more:
         answer: Answer = yield request.hold(0, -1, reason, by)
         _, found, more = answer.fields
-        was_held = was_held or bool(found)
+        was_held = was_held or bool(found) or answer.again
     return was_held
 
 

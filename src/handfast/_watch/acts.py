@@ -11,14 +11,15 @@ from redis.exceptions import RedisError
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import SEPARATOR, KeySet
 from handfast._engine.options import LeaseOptions
-from handfast._engine.validate import check_reason
+from handfast._engine.validate import check_reason, milliseconds
 from handfast._protocol import admin
+from handfast._protocol.overtaking import NO_GRACE
 from handfast.errors import HandfastError
 
 if TYPE_CHECKING:
-    from handfast import Handfast, Latch, Limiter, Once
+    from handfast import Handfast, Limiter
 
-__all__ = ["ANY_RATE", "MAX_PAUSE_S", "Done", "Named", "acting_as", "limiter", "note_failure"]
+__all__ = ["ANY_RATE", "MAX_PAUSE_S", "Done", "Named", "acting_as", "note_failure"]
 
 ANY_RATE = "1/s"
 """The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
@@ -62,39 +63,57 @@ class Named(NamedTuple):
 
     def release(self, client: Handfast, *, reason: str, fence: int) -> Done:
         """Take the leases up to a fence: those that came later are safe. 0 takes all."""
-        driver = client._driver  # noqa: SLF001 -- the library has an object for each kind; this is the same for all
-        place = KeySet(client._namespace, self.kind, self.name, self.parts)  # noqa: SLF001 -- as above
-        request = PermitRequest(place, LeaseOptions(1, renew=False))
-        steps = admin.force_release(request, check_reason(_needed(reason)), driver.label, fence)
-        count = driver.run(steps, self.shown)
+        steps = admin.force_release(self._permits(client), _needed(reason), client._driver.label, fence)  # noqa: SLF001
+        count = client._driver.run(steps, self.shown)  # noqa: SLF001 -- the same for all kinds, and for all parts
         return self._done(client, "release", reason, count, count=count, fence=fence or None)
 
-    def hold(self, client: Handfast, seconds: float, *, reason: str) -> Done:
+    def hold(self, client: Handfast, *, seconds: float, reason: str) -> Done:
         """Let no one in for so long."""
-        client.hold(self.shown, seconds, kind=self.kind, reason=_needed(reason))
+        ttl_ms = milliseconds(seconds, "seconds")
+        steps = admin.hold(self._permits(client), ttl_ms, NO_GRACE, _needed(reason), client._driver.label)  # noqa: SLF001
+        client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
         return self._done(client, "hold", reason)
 
     def unhold(self, client: Handfast, *, reason: str) -> Done:
         """End a hold."""
-        return self._done(client, "unhold", reason, client.unhold(self.shown, kind=self.kind, reason=_needed(reason)))
+        steps = admin.unhold(self._permits(client), _needed(reason), client._driver.label)  # noqa: SLF001 -- as above
+        return self._done(client, "unhold", reason, client._driver.run(steps, self.shown))  # noqa: SLF001 -- as above
 
-    def pause(self, client: Handfast, seconds: float, *, reason: str) -> Done:
+    def pause(self, client: Handfast, *, seconds: float, reason: str) -> Done:
         """Admit no one to a limiter for so long."""
         _needed(reason)
-        limiter(client, self).pause(seconds, at_most=MAX_PAUSE_S)
+        self._limiter(client).pause(seconds, at_most=MAX_PAUSE_S)
         return self._done(client, "pause", reason)
 
     def resume(self, client: Handfast, *, reason: str) -> Done:
         """End a pause."""
         _needed(reason)
-        limiter(client, self).resume()
+        self._limiter(client).resume()
         return self._done(client, "resume", reason)
 
-    def forget(self, client: Handfast, *, reason: str) -> Done:
-        """Forget that a key of `once` or the parts of a latch were done."""
+    def forget(self, client: Handfast, *, reason: str, state: str | None = None) -> Done:
+        """Forget that a key of `once` or the parts of a latch were done.
+
+        ``state`` is what was shown of a key, as `OnceStatus` has it: if it is another one by now, nothing is forgotten.
+        """
         _needed(reason)
-        one: Once | Latch = client.latch(self.name, 1) if self.kind == "latch" else client.once(self.name)
-        return self._done(client, "forget", reason, (one.keyed(*self.parts) if self.parts else one).forget())
+        if self.kind == "latch":
+            latch = client.latch(self.name, 1)
+            return self._done(client, "forget", reason, (latch.keyed(*self.parts) if self.parts else latch).forget())
+        once = client.once(self.name)
+        key = once.keyed(*self.parts) if self.parts else once
+        if state is not None and (now := key.status().state) != state:
+            raise ValueError(f"nothing was done: it was {state} when it was shown, and is {now} now")
+        return self._done(client, "forget", reason, key.forget())
+
+    def _permits(self, client: Handfast) -> PermitRequest:
+        place = KeySet(client._namespace, self.kind, self.name, self.parts)  # noqa: SLF001 -- as above
+        return PermitRequest(place, LeaseOptions(1, renew=False))
+
+    def _limiter(self, client: Handfast) -> Limiter:
+        """Return the limiter, with any rate: it is paused or resumed under every rate."""
+        found = client.limiter(self.name, ANY_RATE)
+        return found.keyed(*self.parts) if self.parts else found
 
     def _done(self, client: Handfast, what: str, reason: str, done: int = 1, **fields: Any) -> Done:
         if not done:
@@ -111,12 +130,6 @@ def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:
     return ""
 
 
-def limiter(client: Handfast, named: Named) -> Limiter:
-    """Return the limiter of a name, with any rate: it is paused or resumed under every rate."""
-    found = client.limiter(named.name, ANY_RATE)
-    return found.keyed(*named.parts) if named.parts else found
-
-
 @contextlib.contextmanager
 def acting_as(client: Handfast, label: str) -> Iterator[Handfast]:
     """Lend a client of the same server and namespace with another label, which is what others see of its acts."""
@@ -126,6 +139,7 @@ def acting_as(client: Handfast, label: str) -> Iterator[Handfast]:
 
 
 def _needed(reason: str) -> str:
+    """Check a reason before anything is done: one that the audit refuses would leave an act without an entry."""
     if not reason:
         raise ValueError("nothing was done: a reason is needed")
-    return reason
+    return check_reason(reason)

@@ -46,6 +46,9 @@ PIECE_S = 0.1
 MOST = 400
 """Names that a step inspects again: some 16 ms of the server's time."""
 
+MOST_ROWS = 50_000
+"""Rows beyond which idle names have none: each run of `once` leaves a name for an hour."""
+
 LISTED = 100
 """Holders and waiters of each name, the most that the library lists."""
 
@@ -104,6 +107,11 @@ class Row:
         return self.status.holding if isinstance(self.status, LockStatus) else 0
 
     @property
+    def stands_by(self) -> bool:
+        """Whether its waiters stand by: candidates wait for as long as another one leads, and that is no problem."""
+        return self.kind == "election"
+
+    @property
     def held_since(self) -> float | None:
         """When the oldest lease was granted; None if no one holds it. Moments are in seconds of `time.monotonic`."""
         status = self.status
@@ -144,6 +152,8 @@ class View:
     """Whether a search has ended, so that all names are known."""
     results: Results = field(default_factory=Results)
     """What `once` has recorded; empty if it is not read."""
+    left_out: int = 0
+    """How many idle names have no row, since there are too many."""
 
     @property
     def held(self) -> int:
@@ -183,8 +193,11 @@ class Live:
         self._slots: list[int | None] = []
         """Those of the primaries that the search has still to look at."""
         self._cursor = b"0"
+        self._search_began = 0.0
         self._spent = 0.0
         """How long the search has taken until now."""
+        self._left_out = 0
+        """How many idle names it has found beyond `MOST_ROWS`."""
         self._found = set[Key]()
         self._search_at = self._check_at = -inf
         self._findings: tuple[ServerFinding, ...] = ()
@@ -202,7 +215,7 @@ class Live:
         if began >= self._check_at:
             self._findings, self._check_at = self._client.check_server(timeout=TIMEOUT_S), began + CHECK_EVERY_S
         now = time.monotonic()
-        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole, results)
+        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole, results, self._left_out)
 
     def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
         """Return the names to inspect again, the most important ones first."""
@@ -224,7 +237,10 @@ class Live:
     def _find(self, key: Key) -> None:
         """Inspect a name that is not known yet, if that needs no search."""
         kind, name = key
-        pattern = NamePattern(self._client._namespace, escape(name), (kind,))  # noqa: SLF001 -- as above
+        try:
+            pattern = NamePattern(self._client._namespace, escape(name), (kind,))  # noqa: SLF001 -- as above
+        except ValueError:  # no name at all, such as one that is too long
+            return
         if pattern.scan(b"0") is None:
             search = Search(pattern, LISTED)
             _, found = self._client._driver.look(search.look(b"0"), "names", TIMEOUT_S)  # noqa: SLF001 -- as above
@@ -237,6 +253,7 @@ class Live:
             if now < self._search_at:
                 return
             self._search, self._cursor, self._spent = self._new_search(), b"0", 0.0
+            self._search_began, self._left_out = now, 0
             self._slots, self._found = [*self._client._slots_of_primaries()], set()  # noqa: SLF001 -- as above
         began = now = time.monotonic()
         while self._slots and (not self._is_whole or now < began + PIECE_S):
@@ -257,7 +274,7 @@ class Live:
                 self._forget(key)
             self._known, self._is_whole = self._search, True
             if self._reader is not None:
-                self._reader.take(self._search)
+                self._reader.take(self._search, self._search_began)
             self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
 
     def _new_search(self) -> Search:
@@ -269,6 +286,10 @@ class Live:
         now = time.monotonic()
         for one in found:
             key = one.kind, one.name
+            if len(self._rows) >= MOST_ROWS and key not in self._rows and _is_idle(one.status):
+                self._search.places.pop(key, None)
+                self._left_out += 1
+                continue
             if key not in self._known.places and key in self._search.places:
                 self._known.places[key] = self._search.places[key]
             self._rows[key] = self._row(key, one, now)
@@ -294,6 +315,11 @@ class Live:
         self._rows.pop(key, None)
         self._samples.pop(key, None)
         self._known.places.pop(key, None)
+
+
+def _is_idle(status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus) -> bool:
+    """Whether a name was only used of late."""
+    return isinstance(status, LockStatus) and not (status.holding or status.waiting or status.hold)
 
 
 def _is_lively(row: Row, now: float) -> bool:

@@ -5,7 +5,7 @@ A sentence about a lease that ends soon needs a row of the same step: nothing ol
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -80,12 +80,12 @@ def find_problems(view: View) -> list[Problem]:
 
 
 def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
-    held, waits = row.held_since, row.waits_since
+    held, waits = row.held_since, None if row.stands_by else row.waits_since
     age, wait = now - (held or now), now - (waits or now)
     silent = sum(one.silent_for > SILENT_S for one in status.waiters)
     says: Sentence
     means: Sentence
-    is_stuck = status.waiting > 0 and age > HELD_LONG_S
+    is_stuck = waits is not None and age > HELD_LONG_S
     oldest = max(status.holders, key=lambda one: one.held_for, default=None)
     if status.hold is not None:
         says = Label(row.name), " is on hold for ", Moment(row.at + status.hold.remaining), " more"
@@ -136,7 +136,7 @@ def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
             means = Label(one.label), " has missed at least one renewal."
             yield Problem("warning", 350, f"unrenewed {row.kind} {row.name}", says, means, row.key)
             break
-    if row.before is not None and status.waiting >= max(GROWN_FROM, row.before + GROWN):
+    if waits is not None and row.before is not None and status.waiting >= max(GROWN_FROM, row.before + GROWN):
         says = "The queue of ", Label(row.name), f" grows: {row.before:,} a minute ago, {status.waiting:,} now"
         mean = "" if row.mean is None else f", after a mean wait of {row.mean:.1f} s"
         yield Problem(
@@ -185,7 +185,10 @@ def _of_results(results: Results) -> Iterator[Problem]:
 
 
 def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:
+    times = Counter[str]()
     for one in findings:
+        times[one.topic] += 1
+        again = f" {times[one.topic]}" if times[one.topic] > 1 else ""  # each replica, and each primary, may have one
         if one.severity in ("warning", "failure"):
             level: Level = "urgent"
             if one.severity == "failure":
@@ -196,7 +199,9 @@ def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:
                 level, weight = "warning", 100.0
             says = (one.text[:1].upper() + one.text[1:] if "-" not in one.text.split(" ")[0] else one.text,)
             means = ": ".join(filter(None, (one.advice, one.command)))
-            yield Problem(level, weight, f"server {one.topic}", says, (means[:1].upper() + means[1:],) if means else ())
+            yield Problem(
+                level, weight, f"server {one.topic}{again}", says, (means[:1].upper() + means[1:],) if means else ()
+            )
 
 
 def _waiting(count: int) -> str:

@@ -6,7 +6,7 @@ then the others in turn. Of a record only its beginning is read, which has the t
 
 from __future__ import annotations
 
-import contextlib
+import struct
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -54,6 +54,8 @@ class Result(NamedTuple):
     """When, in seconds of `time.monotonic`."""
     why: str
     """The text of a failure."""
+    parts: tuple[str, ...] = ()
+    """The key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,48 +79,82 @@ class ResultReader:
         self._turn = deque[str]()
         """Those of all places, in the order in which they are read."""
         self._known = dict[str, Result]()
-        """By the beginning of their keys, those that were read."""
+        """By the beginning of their keys, those that were read. A run that began is ``left`` here."""
+        self._confirmed = set[str]()
+        """Those of them whose record was read again when their lease was gone: they have not ended."""
         self._counts: Mapping[str, int] = {}
+        self._searched_at = 0.0
+        """When the search has begun that has found the places."""
         self._refused = ""
 
-    def take(self, search: Search) -> None:
-        """Take the places that a search has found."""
+    def take(self, search: Search, searched_at: float) -> None:
+        """Take the places that a search has found which began at that moment."""
         self._places, self._counts = dict(search.recorded), dict(search.recorded_by_name)
         self._known = {tag: one for tag, one in self._known.items() if tag in self._places}
         known = [tag for tag in self._turn if tag in self._known]
         self._turn = deque([tag for tag in self._places if tag not in self._known] + known)
+        self._searched_at, self._refused = searched_at, ""
 
     def step(self, rows: Mapping[Any, Row], timeout: float) -> Results:
         """Read some records. Raises the error of a failed call."""
+        runs = {row.name: row for row in rows.values() if row.kind == "once"}
         try:
-            self._read_some(timeout)
+            if not self._refused and self._turn:
+                self._read_some(self._doubtful(runs), timeout)
         except ServerRefused as error:
             self._refused = str(error)
-        running = {row.name for row in rows.values() if row.kind == "once" and row.holding}
         found = [
-            one._replace(state="running") if one.state == "left" and one.key in running else one
-            for one in self._known.values()
+            one._replace(state="running") if one.state == "left" and tag not in self._confirmed else one
+            for tag, one in self._known.items()
         ]
         return Results(tuple(found), self._counts, self._refused)
 
-    def _read_some(self, timeout: float) -> None:
-        left = 0 if self._refused else min(MOST, len(self._turn))
-        if not left:
-            return
-        driver, known = self._client._driver, self._known  # noqa: SLF001 -- the library has no call for it
+    def _may_run(self, one: Result, runs: Mapping[str, Row]) -> bool:
+        """Whether a run that began may go on: it has a lease, or it began after the last look at its lease."""
+        row = runs.get(one.key)
+        return row.holding > 0 or row.at < one.recorded_at if row is not None else self._searched_at < one.recorded_at
+
+    def _doubtful(self, runs: Mapping[str, Row]) -> list[str]:
+        """Return the keys whose run has no lease any more: whether it has ended is read before anyone learns of it."""
+        left = {tag: one for tag, one in self._known.items() if one.state == "left"}
+        self._confirmed &= left.keys()
+        return [tag for tag, one in left.items() if tag not in self._confirmed and not self._may_run(one, runs)][:MOST]
+
+    def _read_some(self, first: list[str], timeout: float) -> None:
+        driver = self._client._driver  # noqa: SLF001 -- the library has no call for it
         now_us = driver.look(_time(), "the server", timeout)
         began = time.monotonic()
-        while left and time.monotonic() < began + PIECE_S:
-            left -= 1
+        for tag in first:
+            before = self._known[tag]
+            self._read(tag, timeout, began, now_us)
+            if self._known.get(tag) is before:
+                self._confirmed.add(tag)
+        for _ in range(min(MOST, len(self._turn))):
+            if time.monotonic() > began + PIECE_S:
+                break
             tag = self._turn[0]
-            place = self._places[tag]
-            before = known.pop(tag, None)
-            with contextlib.suppress(UnknownLayout):
-                stored = driver.look(_stored(place), place.name, timeout)
-                if stored:
-                    found = _result(place, once.read_record(place.name, stored), began, now_us)
-                    known[tag] = before if before is not None and _is_same(before, found) else found
             self._turn.rotate(-1)
+            self._read(tag, timeout, began, now_us)
+
+    def _read(self, tag: str, timeout: float, now: float, now_us: int) -> None:
+        """Read a record. A value of others at its key counts as none."""
+        place, before = self._places[tag], self._known.pop(tag, None)
+        try:
+            stored = self._client._driver.look(_stored(place), place.name, timeout)  # noqa: SLF001 -- as above
+            record = once.read_record(place.name, stored) if stored else None
+        except (UnknownLayout, struct.error, IndexError, StopIteration, ValueError):
+            return
+        except ServerRefused as error:
+            if "WRONGTYPE" in error.reply:
+                return
+            raise
+        if record is not None:
+            found = _result(place, record, now, now_us)
+            if before is not None and _is_same(before, found):
+                found = before
+            else:
+                self._confirmed.discard(tag)
+            self._known[tag] = found
 
 
 class Row(Protocol):
@@ -129,6 +165,9 @@ class Row(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def at(self) -> float: ...
 
     @property
     def holding(self) -> int: ...
@@ -154,4 +193,4 @@ def _is_same(one: Result, other: Result) -> bool:
 def _result(place: KeySet, record: Record, now: float, now_us: int) -> Result:
     state: State = "left" if record.outcome == "begun" else record.outcome
     why = record.value.decode(errors="replace")[:WHY_CHARS] if state == "failed" else ""
-    return Result(place.root[1], place.name, state, now - (now_us - record.at_us) / 1e6, why)
+    return Result(place.root[1], place.name, state, now - (now_us - record.at_us) / 1e6, why, place.parts)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hmac
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from ipaddress import ip_address
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,13 +18,14 @@ from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.types import ASGIApp
 
+    from handfast import Handfast
     from handfast.page import Authorize, Visitor
 
-__all__ = ["command", "with_token"]
+__all__ = ["address_of", "command", "server_of", "with_token"]
 
 PORT = 8631
 
@@ -34,6 +33,9 @@ ACTS = ("release", "hold", "pause", "forget")
 
 LEAST_TOKEN = 16
 """Characters of a token, at least: anyone who reaches the port may guess."""
+
+MOST_NAME = 195
+"""Bytes of the name of a visitor, which has ``@page`` behind it in the audit."""
 
 GRACE_S = 1
 """How long requests that are answered when the command ends have left."""
@@ -102,57 +104,87 @@ def command(
     It listens on this machine only. Other machines need --host and --token: their browsers ask for a name, which the audit has
     with what was done, and for the token as the password. The page looks at the server while it is open somewhere.
     """
-    if token is None and not _is_local(host):
-        raise click.UsageError(f"Whoever reaches {host} would see all names: use --token.", ctx)  # words: allow whoever
-    with connected(url, namespace=namespace, retry_for=0, label=label or operator()) as client:
+    with (
+        connected(url, namespace=namespace, retry_for=0, label=label or operator()) as client,
+        _ended_by_signals() as ending,
+    ):
         try:
-            from handfast.page import app
-
-            asgi = app(client, allow=allow, authorize=None if token is None else with_token(token))
-            listener = socket.create_server((host, port), family=_family(host))
+            server = ending.server = server_of(client, allow, token)
+            if token is None and not _is_local(host):
+                raise click.UsageError(f"All who reach {host} would see all names: use --token.", ctx)
+            listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except ImportError as error:
             say(str(error))
             ctx.exit(UNAVAILABLE)
         except OSError as error:
             say(f"cannot listen on {host}:{port}: {error.strerror}")
             ctx.exit(UNAVAILABLE)
-        with listener, _ended_by_signals():
-            say(f"http://{_shown(listener.getsockname())}/")
-            _serve(ctx, asgi, listener)
+        with listener:
+            say(address_of(listener))
+            if not ending.is_wanted:
+                server.run(sockets=[listener])
 
 
-def _serve(ctx: click.Context, asgi: ASGIApp, listener: socket.socket) -> None:
+def server_of(client: Handfast, allow: Iterable[Any], token: str | None = None) -> uvicorn.Server:
+    """Return a server of the page. Raises ImportError, with what to install."""
+    from handfast.page import app
+
     try:
         import uvicorn
     except ImportError:
-        say("it needs uvicorn; install it with: pip install 'handfast[page]'")
-        ctx.exit(UNAVAILABLE)
+        raise ImportError("it needs uvicorn; install it with: pip install 'handfast[page]'") from None
     config = uvicorn.Config(
-        asgi,
+        app(client, allow=allow, authorize=None if token is None else with_token(token)),
         log_level="warning",
         access_log=False,
         lifespan="off",
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=GRACE_S,
         proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_S,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the URL of the page on a socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in str(host) else f"http://{host}:{port}/"
+
+
+class Ending:
+    """Whether a signal has come, and what it ends."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self.server: uvicorn.Server | None = None
+
+    def want(self, _number: int, _frame: object) -> None:
+        """Handle a signal."""
+        self.is_wanted = True
+        if self.server is not None:
+            self.server.should_exit = True
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the page and no more: uvicorn sends them to the process again when it has ended."""
-    before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+def _ended_by_signals() -> Iterator[Ending]:
+    """Let SIGINT and SIGTERM end the page and no more.
+
+    While it is served, uvicorn has handlers of its own, and sends the signals again when it has ended.
+    """
+    ending = Ending()
+    before = {number: signal.signal(number, ending.want) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _ignore(_number: int, _frame: object) -> None:
-    pass
+def _is_local(host: str) -> bool:
+    from handfast.page.guard import is_local
+
+    return is_local(host)
 
 
 def with_token(token: str) -> Authorize:
@@ -165,7 +197,7 @@ def with_token(token: str) -> Authorize:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         name, password = _credentials(given) if scheme.lower() == "basic" else ("", "")
         if hmac.compare_digest(password.encode(), token.encode()) and name:
-            return Visitor(f"{name}@page".encode()[:200].decode(errors="ignore"))
+            return Visitor(f"{name.encode()[:MOST_NAME].decode(errors='ignore')}@page")
         text = "A name of yours and the token of the page are needed, as the user and the password."
         return JSONResponse({"error": text}, 401, {"WWW-Authenticate": 'Basic realm="handfast page", charset="UTF-8"'})
 
@@ -175,22 +207,6 @@ def with_token(token: str) -> Authorize:
 def _credentials(given: str) -> tuple[str, str]:
     try:
         name, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no Base64, or no UTF-8
         return "", ""
     return name.strip(), password
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _shown(address: Any) -> str:
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

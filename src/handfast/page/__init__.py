@@ -22,6 +22,7 @@ try:
 except ImportError:
     raise ImportError("handfast.page needs Starlette; install it with: pip install 'handfast[page]'") from None
 
+from handfast._naming import name_publicly
 from handfast.page.guard import ACTS, Act, Authorize, Visitor
 
 if TYPE_CHECKING:
@@ -68,3 +69,6 @@ def app(client: Handfast, *, allow: Iterable[Act] = (), authorize: Authorize | N
     if not isinstance(client, Handfast):
         raise TypeError(f"the page needs a Handfast, which it uses in a thread, not {type(client).__name__}")
     return application(Watching(client), check_allowed(allow), authorize)
+
+
+name_publicly(globals())

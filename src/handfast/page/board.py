@@ -6,6 +6,7 @@ One thread takes the looks, others answer pages. An answer is made once for all 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from handfast._watch.acts import Named
 from handfast._watch.live import Key, Row, View
 from handfast._watch.problems import find_problems
 from handfast.page import wire
@@ -29,12 +31,20 @@ GONE_KEPT = 600
 LISTED_RESULTS = 1000
 
 
+MOST_GONE = 100_000
+
+MOST_ANSWERS = 8
+"""Answers that are kept until the next look: pages know one of the last few looks."""
+
+
 class Outage(NamedTuple):
-    """The server does not answer. Moments are in seconds of `time.monotonic`."""
+    """Nothing new is seen. Moments are in seconds of `time.monotonic`."""
 
     since: float
     now: float
     error: str
+    is_of_server: bool
+    """Whether the server does not answer; else the page may not look, or has a fault."""
 
 
 class Board:
@@ -43,6 +53,8 @@ class Board:
     def __init__(self) -> None:
         self.number = 0
         """Of the latest look; 0 before the first one."""
+        self.is_current = False
+        """Whether looks go on: if they have ended, pages wait for the next one."""
         self.is_whole = False
         self.looked_at = 0.0
         """When the latest look ended, in seconds of `time.monotonic`."""
@@ -50,26 +62,33 @@ class Board:
         """Tells a page that the process has begun anew, or that another process has answered before."""
         self._entries = dict[Key, _Entry]()
         self._numbers = 0
-        self._gone = deque[tuple[int, int]](maxlen=100_000)
+        self._gone = deque[tuple[int, int]]()
         """Looks, and the numbers of the entries that were gone with them."""
+        self._forgotten = 0
+        """The latest look whose part of that is not kept any more."""
         self._sampled_at = 0.0
         self._sum = dict[str, Any]()
         self._parts = {name: _Part() for name in ("problems", "results", "findings", "audit")}
         self._audit = deque[dict[str, Any]]()
+        self._recorded = dict[str, Named]()
+        """By what is shown, the keys of `once` with a record."""
         self._details = dict[Key, _Part]()
         self._answers = dict[int, bytes]()
         """By the look that a page knows, the answer to it."""
         self._lock = threading.Lock()
 
-    def row(self, key: Key) -> Row | None:
-        """Return the row of a name."""
+    def named(self, key: Key) -> Named:
+        """Return what is shown under a kind and a name: with its parts, where they are known."""
         entry = self._entries.get(key)
-        return None if entry is None else entry.row
+        if entry is not None:
+            return entry.row.named
+        return self._recorded.get(key[1], Named.of(*key)) if key[0] == "once" else Named.of(*key)
 
     def take(self, view: View, seen: Iterable[Key]) -> None:
         """Take a look; ``seen`` are names whose holders and waiters pages list."""
         problems = wire.problems(find_problems(view), self._parts["problems"].value)
         rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
+        self._recorded = {one.key: Named("once", one.name, one.parts) for one in view.results.found}
         known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
         with self._lock:
             self.number += 1
@@ -95,8 +114,15 @@ class Board:
                 "mean": None if view.mean is None else round(view.mean, 2),
                 "took": round(view.took * 1000),
                 "whole": view.is_whole,
+                "left_out": view.left_out,
             }
-            self.looked_at, self.is_whole = view.at, view.is_whole
+            self.looked_at, self.is_whole, self.is_current = view.at, view.is_whole, True
+
+    def expire(self) -> None:
+        """Answer pages with nothing until the next look: looks had ended, and what is known is old."""
+        with self._lock:
+            self.is_current = False
+            self._answers.clear()
 
     def add_audit(self, entries: Sequence[AuditEntry], most: int) -> None:
         """Add what operators did, in the order of time. It is shown with the look that is taken next."""
@@ -115,7 +141,7 @@ class Board:
         ``seen`` is a name whose holders and waiters the page lists, ``shown`` the look that those are from which it has.
         """
         with self._lock:
-            if run != self._run or not self.number - GONE_KEPT < after <= self.number:
+            if run != self._run_id or not self._forgotten <= after <= self.number:
                 after = 0
             own: dict[str, Any] = {"now": wire.moment(time.monotonic()), "outage": _told(outage)}
             if seen is not None:
@@ -123,13 +149,21 @@ class Board:
                 if part is None or part.number != shown or after == 0:
                     own["one"] = part and {"shown": part.number, **part.value}
             if after not in self._answers:
+                while len(self._answers) >= MOST_ANSWERS:
+                    del self._answers[next(iter(self._answers))]
                 self._answers[after] = json.dumps(self._since(after), separators=(",", ":")).encode()
             head = json.dumps(own, separators=(",", ":")).encode()
             return head[:-1] + b"," + self._answers[after][1:]
 
+    @property
+    def _run_id(self) -> str:
+        return f"{self._run}{os.getpid():x}"
+
     def _since(self, after: int) -> dict[str, Any]:
+        if not self.is_current:
+            return {"run": self._run_id, "number": 0}
         found: dict[str, Any] = {
-            "run": self._run,
+            "run": self._run_id,
             "number": self.number,
             "at": wire.moment(self.looked_at),
             "all": after == 0,
@@ -148,11 +182,13 @@ class Board:
             if entry is None:
                 self._numbers += 1
                 entry = self._entries[key] = _Entry(self._numbers, row)
-            elif entry.row is row and not is_sample:
+            elif entry.row is row and not (is_sample and (entry.samples is not None or row.status.waiting)):
                 continue
             entry.take(row, self.number, is_sample=is_sample)
         for key in self._entries.keys() - here:
             self._gone.append((self.number, self._entries.pop(key).number))
+        while self._gone and (len(self._gone) > MOST_GONE or self._gone[0][0] <= self.number - GONE_KEPT):
+            self._forgotten = self._gone.popleft()[0]
 
 
 class _Part:
@@ -188,6 +224,7 @@ class _Entry:
             if self.samples is None:
                 self.samples = deque(maxlen=SAMPLES)
             self.samples.append(row.status.waiting)
+            self.samples = self.samples if any(self.samples) else None
         new = wire.fields_of(row, self.samples or ())
         for name in self.fields.keys() | new.keys():
             if not wire.is_same(name, self.fields.get(name), new.get(name)):
@@ -204,4 +241,9 @@ class _Entry:
 def _told(outage: Outage | None) -> dict[str, Any] | None:
     if outage is None:
         return None
-    return {"since": wire.moment(outage.since), "now": wire.moment(outage.now), "error": outage.error}
+    return {
+        "since": wire.moment(outage.since),
+        "now": wire.moment(outage.now),
+        "error": outage.error,
+        "server": outage.is_of_server,
+    }

@@ -1,7 +1,8 @@
 """Who may read the page, and who may act.
 
-A reader needs a name of this machine in the ``Host`` of the request, or the consent of `Authorize`. So a page elsewhere
-whose name leads to this machine (DNS rebinding) reads nothing.
+A reader has to be on this machine, and to use a name of it in the ``Host`` of the request, or needs the consent of `Authorize`.
+So a page elsewhere whose name leads to this machine (DNS rebinding) reads nothing. A proxy on this machine that hides that it is
+one cannot be told from a browser.
 
 An act needs five more things: that it is allowed, to this visitor too; the ``Origin`` of the page itself; ``same-origin`` in
 ``Sec-Fetch-Site``, where the browser sends it; a token that only the page can have read; and a reason. The token is the HMAC of a
@@ -15,13 +16,16 @@ import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Literal, TypeAlias, get_args
-from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from handfast._engine.validate import MAX_LABEL_BYTES, utf8
 
 __all__ = [
     "ACTS",
@@ -31,6 +35,7 @@ __all__ = [
     "Visitor",
     "check_allowed",
     "give_cookie",
+    "is_local",
     "new_cookie",
     "refusal",
     "token_of",
@@ -43,11 +48,10 @@ ACTS: tuple[Act, ...] = get_args(Act)
 
 COOKIE = "handfast_page"
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
-"""The names of this machine under which a page without `Authorize` is served."""
+NOT_ADMITTED = "You may not read this page."
 
 FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers of proxies. Behind one, a request from anywhere may have a name of this machine."""
+"""Headers of proxies, by which many of them are noticed."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -118,20 +122,35 @@ class Guard:
 
     async def _admit(self, request: Request) -> Visitor | Response | None:
         if self._authorize is None:
-            return _elsewhere(request.headers)
-        found = self._authorize(request)
-        if inspect.isawaitable(found):
-            found = await found
-        return JSONResponse({"error": "You may not read this page."}, 403) if found is None else found
+            return _elsewhere(request)
+        try:
+            found: object = self._authorize(request)
+            if inspect.isawaitable(found):
+                found = await found
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        if isinstance(found, Visitor):
+            utf8(found.label, "the label of a visitor", MAX_LABEL_BYTES)
+        return found if isinstance(found, Visitor | Response) else JSONResponse({"error": NOT_ADMITTED}, 403)
 
 
-def _elsewhere(headers: Headers) -> Response | None:
-    """Return the refusal of a request that may not come from this machine."""
-    host = headers.get("host", "")
-    if _without_port(host) in LOCAL and not any(name in headers for name in FORWARDED):
+def is_local(host: str) -> bool:
+    """Whether a host, in brackets or not, is this machine."""
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _elsewhere(request: Request) -> Response | None:
+    """Return the refusal of a request that does not come from this machine."""
+    headers, peer = request.headers, request.client
+    is_here = peer is not None and is_local(peer.host) and is_local(_without_port(headers.get("host", "")))
+    if is_here and not any(name in headers for name in FORWARDED):
         return None
-    text = "The page is served to browsers on this machine only, unless it has authorize= or a token."
-    return JSONResponse({"error": text}, 421)
+    return JSONResponse(
+        {"error": "The page is for browsers on this machine, unless it has authorize= or a token."}, 421
+    )
 
 
 def _without_port(host: str) -> str:
@@ -146,8 +165,11 @@ def refusal(request: Request, act: Act, allowed: Container[str]) -> str:
         return f"This page may not {act}: it was started without that in --allow or allow=."
     if visitor is not None and visitor.allow is not None and act not in visitor.allow:
         return f"{visitor.label} may not {act}."
-    host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
-    if urlsplit(origin).netloc != host or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+    origins = [f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")]
+    if (
+        request.headers.get("origin") not in origins
+        or request.headers.get("sec-fetch-site", "same-origin") != "same-origin"
+    ):
         return "The request came from another page."
     token = request.headers.get("x-handfast-token", "")
     if COOKIE not in request.cookies or not hmac.compare_digest(token.encode(), token_of(request).encode()):

@@ -7,6 +7,7 @@ has for a host, pass through no proxy that buffers, and keep a server from endin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
@@ -23,6 +24,7 @@ from starlette.routing import Route
 
 from handfast import Handfast
 from handfast._engine.names import LIMITS
+from handfast._engine.validate import encode_name
 from handfast._version import __version__
 from handfast._watch.acts import MAX_PAUSE_S, Done, Named, acting_as
 from handfast._watch.live import Key
@@ -43,6 +45,10 @@ PAGE = "page.html"
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 COMPRESSED_FROM_BYTES, COMPRESSION = 1000, 4
+
+
+STATES = {"failed": "failed", "left": "begun", "unstored": "unstored", "done": "done"}
+"""By the state that the page shows of a key of `once`, that of `OnceStatus`."""
 
 
 class Asked(NamedTuple):
@@ -128,12 +134,27 @@ async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> 
 async def _looks(watching: Watching, request: Request) -> Response:
     """Return what has changed since a look."""
     asked = request.query_params
-    kind, name = asked.get("kind", ""), asked.get("name", "")
-    seen = cast("Key", (kind, name)) if kind in get_args(Kind) and name else None
+    seen = _key(asked.get("kind"), asked.get("name"))
     watching.ask(seen)
-    after, shown = (int(asked.get(word, "0")) if asked.get(word, "0").isdecimal() else 0 for word in ("after", "shown"))
-    body = watching.board.answer(asked.get("run", ""), after, watching.outage, seen, shown)
-    return Response(body, media_type="application/json")
+    after, shown = (_number(asked.get(word, "")) for word in ("after", "shown"))
+    answer = partial(watching.board.answer, asked.get("run", ""), after, watching.outage, seen, shown)
+    return Response(await run_in_threadpool(answer), media_type="application/json")  # it may be large
+
+
+def _key(kind: str | None, name: str | None) -> Key | None:
+    """Return a kind and a name; None for what is none."""
+    if kind not in get_args(Kind) or not name:
+        return None
+    try:
+        encode_name(name, "a name")
+    except ValueError:
+        return None
+    return cast("Key", (kind, name))
+
+
+def _number(text: str) -> int:
+    """Return the number of a look; 0 for what is none."""
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
 
 
 async def _act(watching: Watching, allowed: frozenset[str], name: str, request: Request) -> Response:
@@ -155,7 +176,9 @@ async def _act(watching: Watching, allowed: frozenset[str], name: str, request: 
     watching.look_soon()
     if not done.taken:
         return JSONResponse({"error": doing.nothing}, 409)
-    return JSONResponse({"done": done.text(f"{done.taken:,} taken" if name == "release" else doing.done)})
+    return JSONResponse(
+        {"done": done.text(f"{done.taken:,} lease{'s' * (done.taken != 1)} taken" if name == "release" else doing.done)}
+    )
 
 
 def _perform(client: Handfast, name: str, asked: Asked, label: str | None) -> Done:
@@ -173,7 +196,10 @@ async def _body(request: Request) -> Mapping[str, Any]:
         body += piece
         if len(body) > MOST_BYTES:
             raise ValueError(f"The request is longer than {MOST_BYTES:,} bytes.")
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise ValueError("The request is nested too deeply.") from None
     if not isinstance(found, dict):
         raise ValueError("The request is no object.")  # noqa: TRY004 -- for the one handler of bad input
     return found
@@ -182,7 +208,8 @@ async def _body(request: Request) -> Mapping[str, Any]:
 def _asked(watching: Watching, doing: Doing, body: Mapping[str, Any]) -> Asked:
     """Read the body of an act. Raises ValueError."""
     kind, name, reason = (body.get(word) for word in ("kind", "name", "reason"))
-    if kind not in doing.kinds or not isinstance(name, str) or not name:
+    key = _key(kind, name) if isinstance(kind, str) and isinstance(name, str) else None
+    if key is None or kind not in doing.kinds:
         raise ValueError(f"A kind, which is one of {', '.join(doing.kinds)}, and a name are needed.")
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("A reason is needed: it is what others will read.")
@@ -194,5 +221,6 @@ def _asked(watching: Watching, doing: Doing, body: Mapping[str, Any]) -> Asked:
         if not 0 < value <= most:
             raise ValueError(f"A number up to {most:,.0f} is needed as {doing.needs}.")
         given[doing.needs] = value
-    row = watching.board.row(cast("Key", (kind, name)))
-    return Asked(Named.of(kind, name) if row is None else row.named, given)
+    if body.get("state") in STATES and kind == "once":
+        given["state"] = STATES[body["state"]]
+    return Asked(watching.board.named(key), given)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from handfast._watch.live import Key, Live
-from handfast.errors import HandfastError, ServerRefused
+from handfast.errors import ClientClosed, HandfastError, ServerRefused
 from handfast.page.board import Board, Outage
 
 if TYPE_CHECKING:
@@ -30,11 +30,20 @@ SLOW_S = 2.0
 OPEN_S = 8.0
 """How long after its last question a page counts as open."""
 
+LONGEST_REST_S = 4.0
+"""How long that rest is at most: a search, which takes the longest, rests by itself."""
+
+MOST_SEEN = 50
+"""Names whose holders and waiters pages list at the same time. Of others they show the row."""
+
 LINGER_S = 300.0
 """How long looks go on when no page is open any more: who reloads it, or follows a link to it, finds the last minutes."""
 
 AUDIT_EVERY_S, AUDITED = 3.0, 500
 """How often the audit is read, and how many entries of it are shown."""
+
+NOT_OUTAGES = (ServerRefused, ClientClosed)
+"""Errors that are none of the server's health."""
 
 LOG = logging.getLogger("handfast.page")
 
@@ -56,6 +65,7 @@ class Watching:
         """When the look that goes on has begun; None in a rest."""
         self._failed_at: float | None = None
         self._error = ""
+        self._is_of_server = True
         self._wakes = threading.Event()
 
     def ask(self, seen: Key | None) -> None:
@@ -63,10 +73,14 @@ class Watching:
         now = time.monotonic()
         is_late = now > self._asked_at + OPEN_S
         self._asked_at = now
-        if seen is not None:
+        if seen is not None and (seen in self._seen or len(self._seen) < MOST_SEEN):
             self._seen[seen] = now
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():
+            if (
+                self._thread is None or not self._thread.is_alive()
+            ):  # it was never started, has ended, or is the parent's
+                self._failed_at = self._began_at = None
+                self.board.expire()
                 self._thread = threading.Thread(target=self._look_on, name="handfast-page", daemon=True)
                 self._thread.start()
         if is_late:
@@ -78,12 +92,13 @@ class Watching:
 
     @property
     def outage(self) -> Outage | None:
-        """Since when the server has not answered; None if it does."""
+        """Since when nothing new was seen, and why; None while looks succeed."""
         now, began_at = time.monotonic(), self._began_at
         if self._failed_at is not None:
-            return Outage(self.board.looked_at or self._failed_at, now, self._error)
+            return Outage(self.board.looked_at or self._failed_at, now, self._error, is_of_server=self._is_of_server)
         if began_at is not None and now > began_at + SLOW_S and self.board.is_whole:
-            return Outage(self.board.looked_at or began_at, now, "The server hangs, or the network does.")
+            error = "The server hangs, or the network does."
+            return Outage(self.board.looked_at or began_at, now, error, is_of_server=True)
         return None
 
     def _look_on(self) -> None:
@@ -92,18 +107,24 @@ class Watching:
             self._began_at = began = time.monotonic()
             try:
                 self._look()
-            except (HandfastError, RedisError, OSError) as error:
-                self._failed_at, self._error = self._failed_at or began, str(error) or type(error).__name__
-            except Exception as error:  # a thread that ends would show old things as new ones
-                if self._failed_at is None:
-                    LOG.exception("a look has failed")
-                self._failed_at, self._error = self._failed_at or began, repr(error)
-            else:
                 self._failed_at = None
+            except Exception as error:  # noqa: BLE001 -- a thread that ended would show old things as new ones
+                self._fail(error, began)
             self._began_at = None
             took = time.monotonic() - began
             every = EVERY_S if time.monotonic() < self._asked_at + OPEN_S else IDLE_EVERY_S
-            self._wakes.wait(EVERY_S if self._failed_at is not None else max(every - took, REST * took))
+            self._wakes.wait(max(every - took, min(LONGEST_REST_S, REST * took)))
+
+    def _fail(self, error: Exception, began: float) -> None:
+        """Note why a look has failed."""
+        self._is_of_server = isinstance(error, RedisError | OSError | HandfastError) and not isinstance(
+            error, NOT_OUTAGES
+        )
+        self._error = str(error) or type(error).__name__
+        if self._failed_at is None:
+            if not isinstance(error, RedisError | OSError | HandfastError):
+                LOG.error("a look has failed", exc_info=error)
+            self._failed_at = began
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -120,6 +141,5 @@ class Watching:
         except ServerRefused as error:
             self.board.refuse_audit(str(error))
             return
-        if entries:
-            self._audit_after = entries[-1].id
-            self.board.add_audit(entries, AUDITED)
+        self._audit_after = entries[-1].id if entries else self._audit_after
+        self.board.add_audit(entries, AUDITED)

@@ -84,19 +84,20 @@ def fields_of(row: Row, samples: Sequence[int]) -> dict[str, Any]:
 
 def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
     oldest = max(status.holders, key=lambda one: one.held_for, default=None)
-    soonest = min(status.holders, key=lambda one: one.remaining / one.ttl, default=None)
+    renewed = [one for one in status.holders if not one.released] or status.holders
+    soonest = min(renewed, key=lambda one: one.remaining / one.ttl, default=None)
     limit = status.limit if row.kind == "semaphore" else 0
     silent = [one.silent_for > SILENT_S for one in status.waiters]
     return {
         "holding": status.holding,
         "limit": limit,
-        "out": limit and max(0, limit - status.free),
-        "since": moment(row.held_since),
+        "out": limit and _permits_held(status),
+        "since": moment(row.held_since) if status.fence else None,
         "ends": None if soonest is None else moment(row.at + soonest.remaining),
         "ttl": None if soonest is None else soonest.ttl,
         "by": "" if oldest is None else oldest.label,
-        "as": "" if oldest is None else _role(row.kind, oldest),
-        "released": oldest is not None and oldest.released,
+        "as": "" if oldest is None or row.kind != "rwlock" else _role(row.kind, oldest),
+        "released": soonest is not None and soonest.released,
         "queue": [
             [moment(row.at - one.waited_for), READER * (row.kind == "rwlock" and not one.exclusive) + SILENT * gone]
             for one, gone in zip(status.waiters[:PICTURED], silent, strict=False)
@@ -110,6 +111,13 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
         "hold": status.hold and {"by": status.hold.by, "why": status.hold.reason},
         "lifts": status.hold and moment(row.at + status.hold.remaining),
     }
+
+
+def _permits_held(status: LockStatus) -> int:
+    """Return how many permits are held: with a hold, none is free, but those of the holders count."""
+    if status.hold is not None and status.holding == len(status.holders):
+        return sum(one.weight for one in status.holders)
+    return max(0, status.limit - status.free)
 
 
 def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:

@@ -38,6 +38,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(watching, "LINGER_S", 0.5)
 
 
+NOTHING = {"rows": {}, "gone": [], "sum": {}, "all": True}
+"""What a page knows before the first look has ended."""
+
+
 class Browser:
     """A page in a browser."""
 
@@ -51,7 +55,7 @@ class Browser:
         known = {"run": self.state.get("run", ""), "after": self.state.get("number", 0)}
         got = await self.http.get("api/looks", params={**known, **query})
         assert got.status_code == 200, got.text
-        self.state = got.json()
+        self.state = NOTHING | got.json()
         return self.state
 
     async def until(self, is_it, **query):
@@ -249,7 +253,7 @@ async def test_a_release_takes_what_was_shown_and_no_more(hf, other, browse):
         assert not second.lost
         assert not hf.audit()
         done = await page.act("release", kind="lock", name="a", fence=second.fence)
-        assert done.json() == {"done": "1 taken"}
+        assert done.json() == {"done": "1 lease taken"}
         eventually(lambda: second.lost)
         (entry,) = hf.audit()
         assert (entry.what, entry.kind, entry.name, entry.why, entry.count) == ("release", "lock", "a", "hangs", 1)
@@ -273,7 +277,7 @@ async def test_a_release_is_for_every_kind_with_leases(hf, other, browse, kind):
         page = browse()
         state = await page.until(lambda state: (kind, name) in rows(state))
         done = await page.act("release", kind=kind, name=name, fence=rows(state)[kind, name]["fence"])
-        assert done.json() == {"done": "1 taken"}, done.text
+        assert done.json() == {"done": "1 lease taken"}, done.text
         eventually(lambda: lease.lost)
         assert not beside.lost
 
@@ -397,7 +401,7 @@ async def test_it_can_be_mounted_under_any_path(hf):
         lease.release()
 
 
-async def test_a_server_that_is_gone_is_told_as_such():
+async def test_a_server_that_is_gone_is_reported():
     with Handfast("redis://127.0.0.1:1/0", retry_for=0) as client:
         page = Browser(app(client, allow=ACTS))
         state = await page.until(lambda state: state["outage"])
@@ -477,7 +481,7 @@ async def test_a_token_is_the_password_and_the_user_is_who_acts(hf, browse):
 
 
 def test_an_asyncio_client_is_refused(server):
-    with pytest.raises(TypeError, match="needs a Handfast, .*not AsyncHandfast"):
+    with pytest.raises(TypeError, match=r"needs a Handfast, .*not AsyncHandfast"):
         app(AsyncHandfast(server.url))
 
 

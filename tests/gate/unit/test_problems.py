@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from handfast import Hold, Holder, LimiterStatus, LockStatus, OperatorAction, RateStatus, ServerFinding, Waiter
 from handfast._watch.live import Row, View
 from handfast._watch.problems import find_problems
+from handfast._watch.results import Result, Results
 from handfast.cli.top.frames import sentence
 
 NOW = 100_000.0
@@ -146,3 +148,26 @@ def test_the_worst_comes_first():
         "There is no file",
     ]
     assert sentence(found[0].means, NOW) == "Give them: ACL SETUSER"
+
+
+def test_the_candidates_of_an_election_stand_by():
+    status = lock(holders=(holder(7200.0),), waiters=(waiter(7000.0),), waiting=20)
+    row = Row("election", "a", status, NOW, before=2)
+    assert find_problems(View(NOW, 0.0, (row,), is_whole=True)) == []
+    assert len(find_problems(View(NOW, 0.0, (replace(row, kind="lock"),), is_whole=True))) == 2
+
+
+def test_runs_of_once_that_failed_or_did_not_end():
+    found = [
+        Result("pay", "pay|1", "left", NOW - 60, ""),
+        Result("pay", "pay|2", "left", NOW - 30, ""),
+        Result("pay", "pay|3", "running", NOW - 10, ""),
+        Result("mail", "mail|1", "failed", NOW - 90, "ValueError: no address"),
+        Result("mail", "mail|2", "done", NOW - 5, ""),
+    ]
+    view = View(NOW, 0.0, (), is_whole=True, results=Results(tuple(found)))
+    said = [(one.level, one.where, sentence(one.says, NOW), sentence(one.means, NOW)) for one in find_problems(view)]
+    assert said == [
+        ("warning", ("once", "pay"), "2 keys of pay began and did not end", "The latest, pay|2, began 30s ago."),
+        ("warning", ("once", "mail"), "1 key of mail failed", "The latest, mail|1, 1m30s ago: ValueError: no address"),
+    ]

@@ -21,6 +21,7 @@ PACKAGES = (
     "handfast.embedded",
     "handfast.fencing",
     "handfast_lint",
+    "handfast.page",
     "handfast.testing",
 )
 

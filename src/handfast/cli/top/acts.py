@@ -71,7 +71,7 @@ def _hold(row: Row, status: LockStatus) -> Act:
 
     def hold(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
-        return row.named.hold(client, seconds, reason=reason).text(f"on hold for {span(seconds)}")
+        return row.named.hold(client, seconds=seconds, reason=reason).text(f"on hold for {span(seconds)}")
 
     if status.hold is not None:
         return Act("End the hold; reason:", unhold)
@@ -84,7 +84,7 @@ def _pause(row: Row, status: LimiterStatus) -> Act:
 
     def pause(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
-        return row.named.pause(client, seconds, reason=reason).text(f"paused for {span(seconds)}")
+        return row.named.pause(client, seconds=seconds, reason=reason).text(f"paused for {span(seconds)}")
 
     if status.paused_for:
         return Act("Resume; reason:", resume)

@@ -228,7 +228,7 @@ class Screen:
         cells += [Cell(" "), Cell(fit(_number(row.status.waiting), 6, right=True), BOLD), Cell(" ")]
         if layout.picture:
             cells += [*_queue(row, layout.picture), Cell(" ")]
-        wait = 0.0 if waits is None else now - waits
+        wait = 0.0 if waits is None or row.stands_by else now - waits
         style = f"{BOLD};{RED}" if wait > WAITED_TOO_LONG_S else YELLOW if wait > WAITED_LONG_S else ""
         cells.append(Cell(_span(waits, now), style))
         if layout.is_wide:

@@ -1,29 +1,33 @@
 // Acts: what is done, and to whom, is shown before it is done, with the command that does the same.
 
-import { $, fill, h, set, shell, toast } from "./elements.js";
-import { askNow, getJson, now, state } from "./state.js";
+import { $, h, set, setShell, shell, toast } from "./elements.js";
+import { freeze, getJson, now, state } from "./state.js";
 import { count, many, quoted, shown, span } from "./words.js";
 
 const KEYED = ["pause", "resume", "forget"]; // these commands take keys one by one
 
+const KINDS = { hold: "lock", unhold: "lock", pause: "limiter", resume: "limiter", forget: "once" };
+/** The kind that a command is for without --kind. */
+
+const PATTERNS = ["hold", "unhold"]; // these commands take patterns: a wildcard in a name stands in brackets
+
 /** The command that does the same in a shell. */
 export function command(what, { kind, name, fence, seconds, reason = "…" }) {
-  const [plain, ...keys] = KEYED.includes(what) ? name.split("|") : [name];
-  const words = ["handfast", what];
-  const tail = plain.startsWith("-") ? ["--", quoted(plain)] : [];
-  if (!tail.length) words.push(quoted(plain));
+  const [first, ...keys] = KEYED.includes(what) ? name.split("|") : [name];
+  const plain = PATTERNS.includes(what) ? first.replace(/[*?[]/g, "[$&]") : first;
+  const isOption = plain.startsWith("-");
+  const words = ["handfast", what, ...(isOption ? [] : [quoted(plain)])];
   for (const key of keys) words.push("--key", quoted(key));
-  const usual = { pause: "limiter", resume: "limiter", forget: "once" }[what] ?? (what === "show" ? "" : "lock");
-  if (kind !== usual) words.push("--kind", kind);
+  if (kind !== KINDS[what]) words.push("--kind", kind);
   if (fence) words.push("--if-fence", fence);
   if (seconds) words.push("--for", seconds % 3600 ? `${seconds / 60}m` : `${seconds / 3600}h`);
   if (state.me.namespace && state.me.namespace !== "hf") words.push("--namespace", quoted(state.me.namespace));
   if (what !== "show") words.push("--reason", quoted(reason));
-  return [...words, ...tail].join(" ");
+  return [...words, ...(isOption ? ["--", quoted(plain)] : [])].join(" ");
 }
 
 const DIALOGS = {
-  release: { title: ["Take ", " away?"], yes: "Take it away", text: releaseText },
+  release: { title: ["Release ", " by force?"], yes: "Release by force", text: releaseText },
   hold: {
     title: ["Put ", " on hold?"], yes: "Put it on hold",
     text: () => [h("p", "", "No one else gets in until the time is over or the hold is ended. Holders go on and renew; the queue keeps its order.")],
@@ -46,18 +50,17 @@ const DIALOGS = {
   },
 };
 
-function releaseText({ holders, waiters, waiting, fence }) {
+function releaseText({ holders, holding, waiters, waiting, fence }) {
   const oldest = holders[0];
   const next = waiters.find((one) => !one.heard);
-  const others = holders.length > 1 ? ` and ${many(holders.length - 1, "other")}` : "";
-  const lose = holders.length > 1 ? "lose it, the first" : "loses it";
-  const who = h("p", "", h("b", "", shown(oldest.label)), `${others} ${lose} after ${span(now() - oldest.since)}. `);
+  const others = holding > 1 ? ` and ${many(holding - 1, "other")} lose their leases, the first` : " loses its lease";
+  const who = h("p", "", h("b", "", shown(oldest.label)), `${others} after ${span(now() - oldest.since)}. `);
   if (next) who.append(`${count(waiting)} waiting; `, shown(next.label), " is next.");
   else who.append("None wait.");
   return [
     who,
-    h("p", "soft", "Its block learns of it at once. Writes that are on their way are refused only where the fence is checked."),
-    h("p", "soft", "Leases are taken up to fence ", h("span", "mono", String(fence)), ". Who came later is not touched."),
+    h("p", "soft", "Its block raises LeaseLost at once. Writes that are on their way are refused only where the fence is checked."),
+    h("p", "soft", "Leases are taken up to fence ", h("span", "mono", String(fence)), ". Leases that were granted later stay."),
   ];
 }
 
@@ -83,18 +86,20 @@ export function act(what, target) {
 const needsTime = (what) => what === "hold" || what === "pause";
 
 function given() {
-  const { what, target: { kind, name, fence } } = asked;
-  return { kind, name, fence, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
+  const { what, target: { kind, name, fence, state: shownState } } = asked;
+  return { kind, name, fence, state: shownState, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
 }
 
 function showCommand() {
   const its = given();
   const text = command(asked.what, { ...its, reason: its.reason || "…" });
-  fill($("ask-shell"), text, () => [shell(text)]);
+  if ($("ask-shell").firstChild) setShell($("ask-shell").firstChild, text);
+  else $("ask-shell").append(shell(text));
 }
 
 async function perform(event) {
   event.preventDefault();
+  const mine = asked;
   const body = given();
   if (!body.reason) {
     set($("ask-error"), "A reason is needed: it is what others will read.");
@@ -102,19 +107,23 @@ async function perform(event) {
     return;
   }
   $("ask-yes").disabled = true;
+  let isSent = false;
   try {
     state.me = await getJson("api/me"); // with the token of the cookie that the browser has now
+    if (asked !== mine || !$("ask").open) return; // left meanwhile
     const headers = { "Content-Type": "application/json", "X-Handfast-Token": state.me.token };
-    const answer = await getJson(`api/${asked.what}`, { method: "POST", headers, body: JSON.stringify(body) });
-    $("ask").close();
-    const { done } = answer;
+    isSent = true;
+    const { done } = await getJson(`api/${mine.what}`, { method: "POST", headers, body: JSON.stringify(body) });
+    if (asked === mine) $("ask").close();
     toast(done.slice(0, 1).toUpperCase() + done.slice(1));
-    askNow();
   } catch (error) {
-    set($("ask-error"), error.refused ?? "The server of this page does not answer: it is not known whether it was done.");
-    askNow();
+    const why = isSent ? "it is not known whether it was done." : "nothing was done.";
+    if (asked === mine) set($("ask-error"), error.refused ?? `The server of this page does not answer: ${why}`);
+    else toast(error.refused ?? why);
+  } finally {
+    if (asked === mine) $("ask-yes").disabled = false;
+    freeze(false); // what was done is to be seen
   }
-  $("ask-yes").disabled = false;
 }
 
 export function listen() {

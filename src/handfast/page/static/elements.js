@@ -1,6 +1,6 @@
 // Elements: made once, and changed only where something has changed.
 
-import { now } from "./state.js";
+import { isOld, now, state } from "./state.js";
 import { shown, span } from "./words.js";
 
 export const $ = (id) => document.getElementById(id);
@@ -43,36 +43,43 @@ export function fill(element, key, make) {
 export function list(parent, items, keyOf, make, update = () => {}) {
   const before = parent.byKey ?? new Map();
   const after = new Map();
+  const keyed = new Map(items.map((item) => [keyOf(item), item]));
+  for (const [key, element] of before) if (!keyed.has(key)) element.remove();
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const key = keyOf(item);
+  for (const [key, item] of keyed) {
     const element = before.get(key) ?? make(item);
     after.set(key, element);
     update(element, item);
     if (element === place) place = place.nextElementSibling;
     else parent.insertBefore(element, place);
   }
-  for (const [key, element] of before) if (!after.has(key)) element.remove();
   parent.byKey = after;
 }
+
+const counted = ({ dataset: { since, until } }) => span(since ? now() - since : until - now());
 
 /** A duration that counts: since a moment, or until it. */
 export function timer(at, name = "") {
   const element = h("span", name);
-  element.dataset.at = at;
-  element.textContent = span(Math.abs(now() - at));
+  setTimer(element, at);
   return element;
 }
 
 export function setTimer(element, at) {
-  element.dataset.at = at;
-  set(element, span(Math.abs(now() - at)));
+  const way = at > now() ? "until" : "since";
+  const { since, until } = element.dataset;
+  if (Number(since ?? until) !== at) {
+    delete element.dataset.since;
+    delete element.dataset.until;
+    element.dataset[way] = at;
+  }
+  set(element, counted(element));
 }
 
 /** Let all durations in sight count. */
 export function tick() {
-  for (const element of document.querySelectorAll("section:not([hidden]) [data-at]")) {
-    set(element, span(Math.abs(now() - element.dataset.at)));
+  for (const element of document.querySelectorAll("section:not([hidden]) :is([data-since], [data-until])")) {
+    set(element, counted(element));
   }
 }
 
@@ -106,23 +113,41 @@ export const spoken = (level) => h("span", "hidden-text", SIGNS[level][2]);
 export const nameLink = (kind, name) => `#/name/${kind}/${encodeURIComponent(name)}`;
 
 let toasting = 0;
+
+/** Show a message for a while, above a dialog too. */
 export function toast(text) {
-  set($("toast"), text);
-  $("toast").hidden = false;
+  const box = $("toast");
+  if (box.matches(":popover-open")) box.hidePopover();
+  box.textContent = text;
+  box.showPopover();
   clearTimeout(toasting);
-  toasting = setTimeout(() => { $("toast").hidden = true; }, 4000);
+  toasting = setTimeout(() => box.hidePopover(), text.length > 40 ? 12000 : 4000);
 }
 
-/** A command to copy. */
+/** A command to copy; see `setShell`. */
 export function shell(command) {
+  const code = h("code");
   const copy = button("button small", "Copy", async () => {
     try {
-      await navigator.clipboard.writeText(command);
+      await navigator.clipboard.writeText(code.textContent);
       toast("Copied");
     } catch {
       toast("The browser does not let the page copy: mark the text");
     }
   });
-  copy.setAttribute("aria-label", `Copy ${command}`);
-  return h("div", "shell", h("code", "", command), copy);
+  const element = h("div", "shell", code, copy);
+  setShell(element, command);
+  return element;
+}
+
+export function setShell(element, command) {
+  set(element.firstChild, command);
+  element.lastChild.setAttribute("aria-label", `Copy ${command}`);
+}
+
+/** Why an act is not possible now; empty if it is. */
+export function obstacle(act) {
+  if (isOld()) return "Nothing can be done while the server does not answer.";
+  if (state.me.may.includes(act)) return "";
+  return state.me.may.length ? `This page may not ${act}.` : "This page only looks: it was started without --allow.";
 }

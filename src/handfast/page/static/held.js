@@ -44,23 +44,20 @@ const WHICH = [
 
 const table = { sort: "waiting", isTurned: false, which: "all", filter: "", rows: [], marked: null, scrolled: 0 };
 let orderedAt = 0;
-let orderedFor = -1;
 let isPointedAt = false;
 let rowHeight = 36;
 
 /** Put rows in order. They keep their places while one is marked or pointed at, and for five seconds in any case. */
 function order(isForced = false) {
   const isFixed = isPointedAt || table.marked || performance.now() < orderedAt + KEEPS_ORDER_MS;
-  table.rows = table.rows.filter((row) => state.rows.has(row.id));
-  if (!isForced && isFixed && orderedFor === state.rows.size) return;
-  orderedAt = performance.now();
-  orderedFor = state.rows.size;
+  table.rows = table.rows.map((row) => state.rows.get(row.id)).filter(Boolean);
+  if (!isForced && isFixed && orderedAt) return;
+  orderedAt = state.number ? performance.now() : 0;
   const words = table.filter.toLowerCase().split(/\s+/).filter(Boolean);
   const test = WHICH.find(([key]) => key === table.which)[2];
-  const text = (row) => `${row.name} ${row.kind} ${row.by ?? ""}`.toLowerCase();
   const by = SORTS[table.sort];
   table.rows = [...state.rows.values()].filter(
-    (row) => row.kind !== "limiter" && test(row) && words.every((word) => text(row).includes(word)),
+    (row) => row.kind !== "limiter" && test(row) && words.every((word) => searched(row).includes(word)),
   );
   table.rows.sort((a, b) => {
     const [x, y] = [by(a), by(b)];
@@ -69,20 +66,35 @@ function order(isForced = false) {
   });
 }
 
+const searched = (row) => `${row.name} ${row.kind} ${row.by ?? ""} ${row.hold?.by ?? ""}`.toLowerCase();
+
+/** How many names each choice has, in one pass. */
+function numbers() {
+  const found = Object.fromEntries(WHICH.map(([key]) => [key, 0]));
+  let known = 0;
+  for (const row of state.rows.values()) {
+    if (row.kind === "limiter") continue;
+    known++;
+    for (const [key, , test] of WHICH) if (test(row)) found[key]++;
+  }
+  return { ...found, known };
+}
+
 export function paint() {
   order();
   paintHead();
-  const all = [...state.rows.values()].filter((row) => row.kind !== "limiter");
-  const make = ([key, text]) => button("chip", h("span", "", text), () => choose(key));
-  list($("which"), WHICH, ([key]) => key, make, (chip, [key, , test]) => {
+  const found = numbers();
+  const make = ([key, text]) => button("chip", text, () => choose(key));
+  list($("which"), WHICH, ([key]) => key, make, (chip, [key]) => {
     chip.setAttribute("aria-pressed", String(table.which === key));
-    if (!chip.children[1]) chip.append(h("b"));
-    set(chip.children[1], key === "all" ? "" : count(all.filter(test).length));
+    if (!chip.firstElementChild) chip.append(" ", h("b"));
+    set(chip.firstElementChild, key === "all" ? "" : count(found[key]));
   });
-  const most = all.filter((row) => !isIdle(row)).length;
-  const isAll = table.rows.length === most && !table.filter;
-  set($("matches"), isAll ? many(most, "name") : `${count(table.rows.length)} of ${many(all.length, "name")}`);
-  paintEmpty(all.length);
+  const all = table.which === "idle" ? found.idle : found.all;
+  const left = state.sum?.left_out ? `; ${count(state.sum.left_out)} idle ones are not shown` : "";
+  set($("matches"), table.filter || !["all", "idle"].includes(table.which)
+    ? `${count(table.rows.length)} of ${many(found.known, "name")}` : many(all, "name") + left);
+  paintEmpty(found.known);
   paintRows();
 }
 
@@ -99,21 +111,21 @@ function paintEmpty(known) {
 }
 
 function paintHead() {
-  const key = `${table.sort} ${table.isTurned}`;
-  if ($("grid-head").key === key) return;
-  $("grid-head").key = key;
-  $("grid-head").replaceChildren(...COLUMNS.map(([sort, title, name]) => {
-    const cell = h("div", name);
+  const make = ([sort, title, name]) => {
+    const cell = h("div", name, sort ? button("", title, () => sortBy(sort)) : h("span", "soft", title));
     cell.setAttribute("role", "columnheader");
-    if (!sort) return cell.append(h("span", "soft", title)), cell;
-    if (table.sort === sort) cell.setAttribute("aria-sort", table.isTurned === DOWN.includes(sort) ? "ascending" : "descending");
-    cell.append(button("", title, () => {
-      table.isTurned = table.sort === sort && !table.isTurned;
-      table.sort = sort;
-      refresh();
-    }));
     return cell;
-  }));
+  };
+  list($("grid-head"), COLUMNS, ([, title]) => title, make, (cell, [sort]) => {
+    if (table.sort !== sort) cell.removeAttribute("aria-sort");
+    else cell.setAttribute("aria-sort", table.isTurned === DOWN.includes(sort) ? "ascending" : "descending");
+  });
+}
+
+function sortBy(sort) {
+  table.isTurned = table.sort === sort && !table.isTurned;
+  table.sort = sort;
+  refresh();
 }
 
 const CELLS = {
@@ -154,15 +166,17 @@ function fillRow(element, row, place) {
   setShown(name, row.name);
   set(kind, row.kind);
   fillHolder(by, row);
+  const standsBy = row.kind === "election"; // its candidates wait for as long as another one leads
   const age = row.since ? now() - row.since : 0;
   set(held, row.since ? span(age) : "");
-  held.className = `c-held${age > LONG_S && row.waiting ? " alarming" : ""}`;
+  held.className = `c-held${age > LONG_S && row.waiting && !standsBy ? " alarming" : ""}`;
   fillLease(lease, row);
   set(waiting, row.waiting ? count(row.waiting) : "");
   drawQueue(picture.firstChild, row, pictureWidth());
   const wait = row.first ? now() - row.first : 0;
   set(first, row.first ? span(wait) : "");
-  first.className = `c-first${wait > WAITS_TOO_LONG_S ? " alarming" : wait > WAITS_S ? " warning" : ""}`;
+  const level = standsBy ? "" : wait > WAITS_TOO_LONG_S ? " alarming" : wait > WAITS_S ? " warning" : "";
+  first.className = `c-first${level}`;
   set(rate, row.rate ? row.rate.toFixed(1) : "");
   minutes.firstChild.style.visibility = row.spark ? "" : "hidden";
   if (row.spark && minutes.drawn !== row.spark) drawSpark(minutes.firstChild, (minutes.drawn = row.spark), 96);
@@ -171,7 +185,7 @@ function fillRow(element, row, place) {
 /** Who holds a name, or how far it is where no one can. */
 export function holderText(row) {
   const others = row.holding > 1 ? ` +${count(row.holding - 1)}` : "";
-  if (row.by) return `${row.as ? `${row.as} ` : ""}${row.by}${others}`;
+  if (row.holding) return `${row.as ? `${row.as} ` : ""}${row.by ?? "an unnamed client"}${others}`;
   if (row.kind === "debounce") return row.items ? many(row.items, "item") : "a call waits";
   if (row.kind === "latch") return `${many(row.done ?? 0, "part")} done`;
   return "free";
@@ -179,7 +193,7 @@ export function holderText(row) {
 
 function fillHolder(cell, row) {
   const text = row.hold ? `\0${row.hold.by}` : holderText(row);
-  cell.classList.toggle("soft", !row.by && !row.hold);
+  cell.classList.toggle("soft", !row.holding && !row.hold);
   if (cell.given === text) return;
   if (!row.hold) return setShown(cell, text);
   cell.given = text;
@@ -193,7 +207,7 @@ function fillLease(cell, row) {
   const [its, text] = cell.children;
   its.hidden = !row.ends;
   drawBar(its, row.ttl ? left / row.ttl : 0, leaseLevel(left, row.ttl, row.released));
-  set(text, !ends ? "" : row.released ? "rests" : left < 0 ? "…" : span(left).replace(/ m .*/, " m"));
+  set(text, !ends ? "" : row.released ? "kept" : left < 0 ? "…" : span(left).replace(/ m .*/, " m"));
 }
 
 /** Paint the rows in sight. */
@@ -208,13 +222,14 @@ export function paintRows() {
   const inSight = table.rows.slice(first, last).map((row, place) => [row, first + place]);
   list(body, inSight, ([row]) => row.id, makeRow, (element, [row, place]) => fillRow(element, row, place));
   const place = table.marked ? table.rows.findIndex((row) => row.id === table.marked) : -1;
-  if (place < 0) $("grid").removeAttribute("aria-activedescendant");
+  if (place < first || place >= last) $("grid").removeAttribute("aria-activedescendant");
   else $("grid").setAttribute("aria-activedescendant", `row-${place}`);
 }
 
 function refresh() {
   order(true);
   paint();
+  set($("matches-spoken"), $("matches").textContent); // only what was asked for is spoken, not each second
 }
 
 function choose(which) {
@@ -244,7 +259,8 @@ export function mark(step) {
   table.marked = next.id;
   if (document.activeElement === document.body) $("grid").focus({ preventScroll: true });
   const y = $("grid-body").getBoundingClientRect().top + table.rows.indexOf(next) * rowHeight;
-  const [low, high] = [$("grid-head").getBoundingClientRect().bottom, innerHeight - rowHeight - 8];
+  const heads = [document.querySelector(".top"), $("grid-head")].map((one) => one.getBoundingClientRect().bottom);
+  const [low, high] = [Math.max(...heads), innerHeight - rowHeight - 8];
   if (y < low) scrollBy(0, y - low);
   else if (y > high) scrollBy(0, y - high);
   paintRows();
@@ -266,6 +282,7 @@ function clear() {
 
 /** Show the table as it was left. */
 export function enter() {
+  table.marked = null;
   paint();
   scrollTo(0, table.scrolled);
   paintRows();

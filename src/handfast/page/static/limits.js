@@ -1,10 +1,10 @@
 // A card for each limiter: how full each of its rates is.
 
-import { act } from "./acts.js";
-import { $, button, h, list, set, setTimer, timer } from "./elements.js";
+import { act, command } from "./acts.js";
+import { $, button, fill, h, list, obstacle, set, setTimer, timer } from "./elements.js";
 import { bar, drawBar } from "./pictures.js";
-import { may, now, state } from "./state.js";
-import { count, many, period, shown, span } from "./words.js";
+import { now, state } from "./state.js";
+import { count, period, shown } from "./words.js";
 
 const FULL = 0.9;
 const FULL_FROM_S = 10; // shorter rates are full by design
@@ -33,41 +33,59 @@ function ordered() {
   return all.sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
 }
 
+const SHOWN = 200;
+
 export function paint(focus) {
-  const all = ordered().filter((row) => !focus || row.name === focus);
+  const all = ordered();
+  const some = focus ? all.filter((row) => row.name === focus) : all;
+  paintOnly("limits", focus, some.length);
   $("limits-empty").hidden = all.length > 0;
-  list($("limits"), all.slice(0, 200), (row) => row.id, (row) => {
+  list($("limits"), some.slice(0, SHOWN), (row) => row.id, (row) => {
     const head = h("header", "", h("span", "mono clip", shown(row.name)), h("span", "tag hold"), button("button small", ""));
-    return h("article", "limit card", head, h("div", "rates"), h("footer"));
+    return h("article", "limit card", head, h("div", "rates"), h("footer", "", h("span"), h("span", "", ", the first for ", timer(0))));
   }, fillCard);
+  set($("limits-more"), some.length > SHOWN ? `${count(some.length - SHOWN)} more limiters are not shown.` : "");
+}
+
+/** Say that a view is narrowed to a name by a link. */
+export function paintOnly(view, focus, number) {
+  const box = $(`${view}-only`);
+  box.hidden = !focus;
+  if (!focus) return;
+  fill(box, `${focus} ${number > 0}`, () => {
+    const all = h("a", "", "Show all");
+    all.href = `#/${view}`;
+    return [number ? "Only " : "The server does not know ", shown(focus), ". ", all];
+  });
 }
 
 function fillCard(card, row) {
   const [head, rates, foot] = card.children;
   const [, tag, pause] = head.children;
   tag.hidden = !row.until;
-  if (row.until) set(tag, `paused for ${span(row.until - now())}${row.by ? ` by ${row.by}` : ""}`);
+  if (row.until) {
+    fill(tag, `${row.until} ${row.by}`, () => ["paused for ", timer(row.until), ...(row.by ? [" by ", shown(row.by)] : [])]);
+  }
   set(pause, row.until ? "Resume …" : "Pause …");
-  pause.disabled = !may("pause");
-  pause.title = pause.disabled ? "This page only looks" : "";
+  pause.disabled = Boolean(obstacle("pause"));
+  pause.title = obstacle("pause") && `${obstacle("pause")} In a shell: ${command(row.until ? "resume" : "pause", row)}`;
   pause.onclick = () => act(row.until ? "resume" : "pause", row);
   list(rates, row.rates ?? [], ([per]) => per, () => h("div", "rate", h("span"), h("span", "soft"), bar()), fillRate);
-  set(foot, row.waiting ? `${count(row.waiting)} waiting` : "None wait.");
-  if (row.waiting && row.first) {
-    foot.append(", the first for ", timer(row.first));
-    foot.given = "";
-  }
+  const [waiting, first] = foot.children;
+  set(waiting, row.waiting ? `${count(row.waiting)} waiting` : "None wait.");
+  first.hidden = !row.waiting || !row.first;
+  if (!first.hidden) setTimer(first.lastChild, row.first);
 }
 
 function fillRate(element, rate) {
   const [per, limit, used, over] = rate;
   const [text, free, its] = element.children;
   if (limit) set(text, `${count(used)} of ${count(limit)} in ${period(per)}`);
-  else set(text, `${many(used, "admission")} in ${period(per)}; each client brings its own limit`);
-  if (used && over > now()) {
-    if (!free.firstElementChild) free.replaceChildren("all free in ", timer(over));
-    setTimer(free.firstElementChild, over);
-  } else free.replaceChildren();
+  else set(text, `${count(used)} in ${period(per)}; each client brings its own limit`);
+  const isShown = used && per >= FULL_FROM_S && over > now();
+  free.hidden = !isShown;
+  if (isShown && !free.firstElementChild) free.append("all free in ", timer(over));
+  if (isShown) setTimer(free.firstElementChild, over);
   its.hidden = !limit;
   drawBar(its, limit ? used / limit : 0, isFull(rate) ? "full" : "");
 }

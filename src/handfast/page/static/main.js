@@ -10,7 +10,7 @@ import * as operators from "./operators.js";
 import * as overview from "./overview.js";
 import * as results from "./results.js";
 import { follow, freeze, isOld, look, outageFor, state } from "./state.js";
-import { count, shown, span, time } from "./words.js";
+import { count, plain, shown, span, time } from "./words.js";
 
 const VIEWS = { overview, held, limits, results, doctor, operators };
 const TITLES = {
@@ -33,7 +33,7 @@ function decoded(text) {
 /** Show the view that the address names: #/held, #/limits/<name>, #/name/<kind>/<name>. */
 function route() {
   const [, first = "", second = "", ...rest] = location.hash.split("/");
-  view = first === "name" ? "name" : first in VIEWS ? first : "overview";
+  view = first === "name" ? "name" : Object.hasOwn(VIEWS, first) ? first : "overview";
   focus = view !== "name" && second ? decoded(second) : null;
   for (const section of document.querySelectorAll("[data-section]")) section.hidden = section.dataset.section !== view;
   const tab = view === "name" ? "held" : view;
@@ -46,7 +46,7 @@ function route() {
   }
   const open = view === "name" ? { kind: second, name: decoded(rest.join("/")) } : null;
   if (JSON.stringify(open) !== JSON.stringify(state.open)) look(open);
-  document.title = `${open ? open.name : TITLES[view]} · Handfast`;
+  document.title = `${open ? plain(open.name) : TITLES[view]} · Handfast`;
   overview.marked.id = null;
   if (view === "held") held.enter();
   else {
@@ -82,15 +82,16 @@ function paintBadges() {
 // --- the strip, and outages
 
 function mode() {
-  if (state.lost) return ["No page server", "off"];
-  if (state.outage) return ["Server gone", "off"];
   if (state.isFrozen) return [`Frozen at ${time(state.at)}`, "frozen"];
+  if (state.lost) return ["No page server", "off"];
+  if (state.outage) return [state.outage.server ? "Server gone" : "Cannot look", "off"];
   return state.number ? ["Live", ""] : ["Connecting", "waits"];
 }
 
 function paintStrip() {
   const [text, level] = mode();
   set($("live"), text);
+  $("freeze").setAttribute("aria-pressed", String(state.isFrozen));
   $("live").className = `live ${level}`;
   if (state.me.server) set($("where"), `${state.me.namespace} · ${state.me.server}`);
   if (!state.sum) return;
@@ -104,36 +105,26 @@ function paintStrip() {
 }
 
 function paintOutage() {
-  const box = $("outage");
-  box.hidden = !isOld();
+  const { lost, outage } = state;
+  $("outage").hidden = state.isFrozen || !(lost || outage);
+  if ($("outage").hidden) return set($("outage-says"), "");
   const seen = state.at ? `What you see is from ${time(state.at)}. ` : "Nothing has been seen yet. ";
-  if (state.lost) {
-    fill(box, `lost ${state.lost.error}`, () => [
-      h("b", "", state.lost.error ? shown(state.lost.error) : "The server of this page does not answer. "),
-      "The page tries again each second.",
-      h("span", "", `${seen}Leases and queues do not depend on this page.`),
-    ]);
-  } else if (state.outage) {
-    fill(box, `outage ${state.outage.error}`, () => [
-      h("b", "", "Redis or Valkey has not answered for ", h("span", "for"), ". "),
-      shown(state.outage.error),
-      h("span", "", `${seen}No lease is granted or renewed meanwhile: each ends when its time is over, and its holder learns of it.`),
-    ]);
-    countOutage();
-  } else box.key = null;
+  const [says, error, then] = lost ? [lost.error || "The server of this page does not answer.", "", "The page asks again each second. Leases and queues do not depend on it."]
+    : outage.server ? ["Redis or Valkey does not answer.", outage.error, "No lease is granted or renewed meanwhile: each ends when its time is over, and its holder learns of it."]
+    : ["The page cannot look.", outage.error, "This says nothing about Redis or Valkey, nor about leases."];
+  set($("outage-says"), says); // it is spoken once, as it does not change
+  fill($("outage-why"), `${error} ${seen}`, () => [...(error ? [shown(error), ". "] : []), seen, then]);
+  countOutage();
 }
 
 function countOutage() {
-  const counter = $("outage").querySelector(".for");
-  if (state.outage && counter) set(counter, span(outageFor()));
+  set($("outage-for"), state.outage && !state.lost ? `For ${span(outageFor())}.` : "");
 }
 
 // --- freeze and themes
 
 function setFrozen(isFrozen) {
   freeze(isFrozen);
-  $("freeze").setAttribute("aria-pressed", String(isFrozen));
-  set($("freeze"), isFrozen ? "Go on" : "Freeze");
   paint();
 }
 
@@ -182,8 +173,9 @@ function goBack() {
 
 const KEYS = {
   "/": () => {
-    if (view !== "held") location.hash = "#/held";
-    setTimeout(() => $("filter").focus());
+    location.hash = "#/held";
+    route(); // at once: what is hidden cannot be focused
+    $("filter").focus();
   },
   "?": () => $("keys").showModal(),
   t: nextTheme,
@@ -223,6 +215,10 @@ name.listen();
 held.listen(() => view === "held");
 $("theme").onclick = nextTheme;
 $("freeze").onclick = () => setFrozen(!state.isFrozen);
+$("skip").onclick = (event) => {
+  event.preventDefault();
+  $("main").focus();
+};
 $("help").onclick = () => $("keys").showModal();
 addEventListener("hashchange", route);
 addEventListener("resize", paint);
@@ -232,5 +228,5 @@ route();
 follow(paint);
 setInterval(() => {
   if (!isOld() && !state.isFrozen) tick();
-  countOutage();
+  if (!state.isFrozen) countOutage();
 }, 1000);

@@ -1,11 +1,11 @@
 // One name: a sentence, its holders, its queue, what is remembered, and what an operator can do.
 
 import { act, command } from "./acts.js";
-import { $, fill, h, list, set, setTimer, shell, timer } from "./elements.js";
+import { $, fill, h, list, obstacle, set, setShell, setTimer, shell, timer } from "./elements.js";
 import { holderText } from "./held.js";
 import { bar, drawBar, drawQueue, drawSpark, leaseLevel, permits, queue, spark } from "./pictures.js";
-import { may, now, state } from "./state.js";
-import { brief, count, day, many, shown, span, time } from "./words.js";
+import { now, state } from "./state.js";
+import { brief, count, day, many, shown, span } from "./words.js";
 
 const HELD_KINDS = ["lock", "semaphore", "rwlock", "election", "once"]; // those that can be put on hold
 const SPARK = [338, 56];
@@ -28,7 +28,8 @@ function rowOf({ kind, name }, one) {
 export function paint() {
   const { open, one } = state;
   const row = rowOf(open, one);
-  fill($("name-says"), JSON.stringify([Boolean(state.sum), row && [row.hold, row.by, row.since, row.out, row.holding, row.waiting, row.first, row.due, row.done]]), () => says(row));
+  const { queue: _queue, spark: _spark, ends: _ends, ...told } = row ?? {};
+  fill($("name-says"), JSON.stringify([state.sum?.whole, Boolean(row), told]), () => says(row));
   const holders = one?.holders ?? [];
   paintHold(row);
   paintHolders(row, holders);
@@ -49,24 +50,26 @@ function says(row) {
     return [h("b", "", "On hold. "), left, ...waits];
   }
   if (row.kind === "debounce") return row.due ? ["The newest call runs in ", timer(row.due), "."] : ["No call waits."];
-  if (!row.since) return [h("b", "", row.kind === "latch" ? holderText(row) : "Free"), ...waits];
-  const isMany = row.limit || row.holding > 1;
-  const head = row.limit ? permits(row) : isMany ? `Held by ${count(row.holding)}` : "Held by ";
-  return [h("b", "", head, isMany ? "" : shown(row.by)), " for ", timer(row.since), ...waits];
+  if (!row.holding) return [h("b", "", row.kind === "latch" ? holderText(row) : "Free"), ...waits];
+  const since = row.since ? [row.holding > 1 ? ", the first for " : " for ", timer(row.since)] : [];
+  if (row.limit) return [h("b", "", permits(row)), ...since, ...waits];
+  const who = row.holding > 1 ? `${count(row.holding)} holders` : shown(row.by ?? "");
+  return [h("b", "", "Held by ", who), ...since, ...waits];
 }
 
 function paintHold(row) {
   $("name-hold").hidden = !row?.hold;
   if (!row?.hold) return;
   fill($("name-hold"), JSON.stringify([row.hold, row.lifts]), () => [
-    h("h2", "", "On hold by ", shown(row.hold.by), h("span", "", " for ", timer(row.lifts), ` more, until ${time(row.lifts)}`)),
+    h("h2", "", "On hold by ", shown(row.hold.by), h("span", "", " for ", timer(row.lifts), ` more, until ${day(row.lifts)}`)),
     h("div", "", "“", shown(row.hold.why), "”"),
   ]);
 }
 
 function paintHolders(row, holders) {
   set($("holders-head"), row?.limit ? `Held, ${row.out ?? 0} of ${count(row.limit)}` : "Held by");
-  $("holders-empty").hidden = holders.length > 0 || Boolean(row?.holding);
+  const more = (row?.holding ?? 0) - holders.length;
+  set($("holders-more"), !row?.holding ? "No one." : more > 0 && holders.length ? `${count(more)} more` : "");
   list($("holders"), holders, (one) => one.token, (one) => {
     const lease = h("div", "lease", bar(), h("span"));
     const detail = h("div", "detail", h("span", "mono", `fence ${one.fence}`), ` · since ${day(one.since)} · lease ${one.token}`);
@@ -75,7 +78,7 @@ function paintHolders(row, holders) {
     const [label, , lease] = element.children;
     const left = one.ends - now();
     drawBar(lease.firstChild, left / one.ttl, leaseLevel(left, one.ttl, one.released));
-    set(lease.lastChild, one.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
+    set(lease.lastChild, left < 0 ? "…" : one.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
     fill(label, JSON.stringify([one.as, one.released, one.slot, one.value, one.until]), () => [shown(one.label), ...tags(one)]);
   });
 }
@@ -124,9 +127,10 @@ function paintMinutes(row) {
   else {
     box.append(spark(samples, ...SPARK));
     box.firstChild.setAttribute("width", "100%");
+    box.firstChild.setAttribute("preserveAspectRatio", "none");
   }
   const most = Math.max(0, ...samples);
-  set($("name-spark-says"), samples.length > 1 ? `${count(row.waiting ?? 0)} now, ${count(most)} at most` : "Noted from the first waiter on.");
+  set($("name-spark-says"), samples.length > 1 ? `${count(row.waiting ?? 0)} now, ${count(most)} at most` : "Recorded since the first waiter.");
 }
 
 function paintFacts(row, remembered) {
@@ -145,20 +149,27 @@ function paintFacts(row, remembered) {
 /** The fence up to which leases are taken: the largest that is shown. */
 const latest = (holders) => Math.max(...holders.map((one) => one.fence));
 
+/** Why nothing can be released now; empty if a lease can be. */
+function releaseObstacle(row, holders) {
+  if (row && !("holding" in row) && !HELD_KINDS.includes(row.kind)) return "A name of this kind has no leases.";
+  return obstacle("release") || (holders.length && latest(holders) ? "" : "There is no lease to release.");
+}
+
 function paintActs(open, row, holders) {
   const [release, hold] = [$("act-release"), $("act-hold")];
-  const canRelease = holders.length > 0;
   const canHold = HELD_KINDS.includes(open.kind);
-  release.disabled = !may("release") || !canRelease;
-  hold.disabled = !may("hold") || !canHold;
+  const [noRelease, noHold] = [releaseObstacle(row, holders), obstacle("hold")];
+  release.disabled = Boolean(noRelease);
+  hold.disabled = Boolean(noHold);
   hold.hidden = !canHold;
   set(hold, row?.hold ? "End the hold …" : "Put on hold …");
-  const why = !state.me.may.length ? "This page only looks: it was started without --allow. In a shell:"
-    : !canRelease && !canHold ? "A name of this kind has no leases. In a shell:"
-    : "Both ask for a reason first. In a shell:";
-  set($("act-note"), why);
-  const text = canRelease ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
-  fill($("act-shell"), text, () => [shell(text)]);
+  const why = [...new Set([noRelease, canHold ? noHold : ""])].filter(Boolean);
+  set($("act-note"), why.length ? why.join(" ") : "Each asks for a reason first.");
+  const isReleasable = holders.length > 0 && latest(holders) > 0;
+  set($("act-shell-head"), isReleasable ? "The same in a shell:" : "In a shell:");
+  const text = isReleasable ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
+  if ($("act-shell").firstChild) setShell($("act-shell").firstChild, text);
+  else $("act-shell").append(shell(text));
 }
 
 /** Ask for a release, or for a hold or its end. */
@@ -166,21 +177,29 @@ export function ask(what) {
   const { open, one } = state;
   const row = state.rows.get(`${open.kind}/${open.name}`);
   if (what === "release" && !$("act-release").disabled) {
-    act("release", { ...open, fence: latest(one.holders), holders: one.holders, waiters: one.waiters, waiting: row.waiting ?? 0 });
-  } else if (what === "hold" && !$("act-hold").disabled) {
+    const { holders, waiters } = one;
+    const numbers = { holding: Math.max(holders.length, row?.holding ?? 0), waiting: row?.waiting ?? 0 };
+    act("release", { ...open, ...numbers, holders, waiters, fence: latest(holders) });
+  } else if (what === "hold" && !$("act-hold").disabled && !$("act-hold").hidden) {
     act(row?.hold ? "unhold" : "hold", { ...open, waiting: row?.waiting ?? 0 });
   }
 }
 
-const DONE = { force_release: "took it away", release: "took it away", hold: "put it on hold", unhold: "ended the hold", resize: "set the limit", preempt: "a later request took it" };
+const DONE = {
+  force_release: "released it by force", release: "released it by force", hold: "put it on hold", unhold: "ended the hold",
+  pause: "paused it", resume: "resumed it", resize: "set the limit", reset: "reset it", forget: "forgot it",
+  preempt: "took it with a later request",
+};
 
 function paintPast(open, last) {
-  const its = state.audit.entries.filter((one) => one.kind === open.kind && one.name === open.name);
+  const { entries, refused } = state.audit;
+  const its = entries.filter((one) => one.kind === open.kind && one.name === open.name);
   const isNoted = last && its.some((one) => Math.abs(one.at - last.at) < 5);
   const past = last && !isNoted ? [{ id: `last ${last.at}`, ...last }, ...its].sort((a, b) => b.at - a.at) : its;
   $("name-past-empty").hidden = past.length > 0;
+  set($("name-past-empty"), refused ? `The audit is not read: ${refused}` : "Nothing that is remembered.");
   list($("name-past"), past.slice(0, 50), (one) => one.id, (one) => {
-    const why = one.why ? [" · “", shown(one.why), "”"] : [];
+    const why = !one.why ? [] : one.what === "resize" ? [` · ${one.why}`] : [" · “", shown(one.why), "”"];
     return h("li", "", h("b", "", shown(one.by)), ` ${DONE[one.what] ?? one.what}`, h("span", "", day(one.at), ...why));
   });
 }

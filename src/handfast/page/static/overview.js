@@ -6,11 +6,26 @@ import { state } from "./state.js";
 import { brief, count, many, shown } from "./words.js";
 
 const LONGEST = 6;
+const KEEPS_ORDER_MS = 5000;
 
 export const counts = () => ({
   urgent: state.problems.filter((one) => one.level === "urgent").length,
   warning: state.problems.filter((one) => one.level === "warning").length,
 });
+
+let places = new Map();
+let orderedAt = -Infinity;
+
+/** The problems; they keep their places for five seconds, and while one is marked. New ones come last until then. */
+function ordered() {
+  if (!marked.id && performance.now() > orderedAt + KEEPS_ORDER_MS) {
+    orderedAt = performance.now();
+    places = new Map(state.problems.map((one, place) => [one.id, place]));
+  }
+  const place = (one) => places.get(one.id) ?? Infinity;
+  const all = [...state.problems].sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
+  return [...all.filter((one) => one.level === "urgent"), ...all.filter((one) => one.level !== "urgent")];
+}
 
 /** The problem that keys have marked, by its id. */
 export const marked = { id: null };
@@ -18,10 +33,11 @@ export const marked = { id: null };
 export function paint() {
   const { urgent, warning } = counts();
   set($("verdict"), verdict(urgent, warning));
-  const other = state.problems.filter((one) => one.level !== "urgent");
+  const all = ordered();
+  const other = all.filter((one) => one.level !== "urgent");
   $("urgent-head").hidden = !urgent;
   $("other-head").hidden = !urgent || !other.length;
-  paintProblems($("urgent"), state.problems.filter((one) => one.level === "urgent"));
+  paintProblems($("urgent"), all.filter((one) => one.level === "urgent"));
   paintProblems($("other"), other);
   paintGlance();
   paintLongest();
@@ -60,7 +76,7 @@ function linkTo({ id, where: [kind, name] }) {
 function drawn(part) {
   if (typeof part === "string") return part;
   if ("name" in part) return h("b", "name", shown(part.name));
-  if ("label" in part) return part.label ? shown(part.label) : "an unnamed client";
+  if ("label" in part) return shown(part.label);
   return timer(part.at);
 }
 
@@ -78,12 +94,12 @@ function paintGlance() {
 
 function paintLongest() {
   const worst = [...state.rows.values()]
-    .filter((row) => row.waiting && row.queue)
+    .filter((row) => row.waiting)
     .sort((a, b) => b.waiting - a.waiting || (a.id < b.id ? -1 : 1))
     .slice(0, LONGEST);
   const make = (row) => {
-    const link = h("a", "", h("span", "mono clip"), queue(row, 150), h("b", "num"));
-    link.href = nameLink(row.kind, row.name);
+    const link = h("a", "", h("span", "mono clip"), queue({}, 150), h("b", "num"));
+    link.href = row.kind === "limiter" ? `#/limits/${encodeURIComponent(row.name)}` : nameLink(row.kind, row.name);
     return link;
   };
   list($("longest"), worst, (row) => row.id, make, (link, row) => {
@@ -97,7 +113,7 @@ function paintLongest() {
 
 /** Mark the problem that is so many further down. */
 export function mark(step) {
-  const all = state.problems;
+  const all = ordered();
   const place = Math.max(0, Math.min(all.length - 1, all.findIndex((one) => one.id === marked.id) + step));
   marked.id = all[place]?.id ?? null;
   paint();

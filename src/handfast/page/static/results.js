@@ -1,8 +1,9 @@
 // What `once` has recorded: those first that failed, or that began and did not end.
 
-import { act } from "./acts.js";
-import { $, button, h, list, nameLink, set, setTimer, timer } from "./elements.js";
-import { may, state } from "./state.js";
+import { act, command } from "./acts.js";
+import { $, button, h, list, nameLink, obstacle, set, setShown, setTimer, timer } from "./elements.js";
+import { paintOnly } from "./limits.js";
+import { state } from "./state.js";
 import { count, many, shown } from "./words.js";
 
 const STATES = {
@@ -27,10 +28,14 @@ function keys() {
   return [...state.results.rows.filter((one) => one.state !== "done"), ...running, ...state.results.rows.filter((one) => one.state === "done")];
 }
 
-export function paint(focus) {
+let narrowed = null;
+
+export function paint(focus = narrowed) {
+  narrowed = focus;
   const all = keys().filter((one) => !focus || one.name === focus);
   const names = groups().filter(([name]) => !focus || name === focus);
-  $("once-empty").hidden = all.length > 0 || Boolean(state.results.refused);
+  paintOnly("results", focus, all.length);
+  $("once-empty").hidden = all.length > 0 || Boolean(focus || state.results.refused);
   $("once-table").hidden = $("once-tools").hidden = !all.length;
   names.sort(([a, x], [b, y]) => number(y, "failed") + number(y, "left") - number(x, "failed") - number(x, "left") || a.localeCompare(b));
   paintNames(names);
@@ -41,7 +46,7 @@ export function paint(focus) {
   const left = Object.values(state.results.totals).reduce((sum, each) => sum + each, 0) - state.results.rows.length;
   set($("once-more"), state.results.refused ? `The records are not read: ${state.results.refused}`
     : some.length > SHOWN ? `The first ${SHOWN} of ${count(some.length)}; choose a state above to see fewer.`
-    : left > 0 ? `About ${count(left)} more keys have a record; they are done, or not read.` : "");
+    : left > 0 ? `There are about ${count(left)} more records: of keys that are done, or that were not read.` : "");
 }
 
 function paintNames(names) {
@@ -65,7 +70,7 @@ function paintStates(all) {
   });
   list($("states"), ["all", ...some], (key) => key, make, (chip, key) => {
     chip.setAttribute("aria-pressed", String(chosen === key));
-    if (!chip.children[1]) chip.append(h("b"));
+    if (!chip.children[1]) chip.append(" ", h("b"));
     set(chip.children[1], key === "all" ? "" : count(all.filter((one) => one.state === key).length));
   });
 }
@@ -74,7 +79,7 @@ function makeRow(one) {
   const mark = h("span", "state", h("i", `s-${one.state}`), STATES[one.state]);
   const link = h("a", "link mono", shown(one.key));
   link.href = nameLink("once", one.key);
-  const forget = button("button small", "Forget …", () => act("forget", { kind: "once", name: one.key }));
+  const forget = button("button small", "Forget …", () => act("forget", { kind: "once", name: one.key, state: one.state }));
   return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(one.at)), h("td", "label"), h("td", "num"), h("td", "label soft", one.why ? shown(one.why) : ""), h("td", "num", forget));
 }
 
@@ -82,9 +87,10 @@ function fillRow(element, one) {
   const row = state.rows.get(`once/${one.key}`);
   const [, , since, by, waiting, , forget] = element.children;
   setTimer(since.firstChild, one.at);
-  set(by, row?.by ?? "");
+  setShown(by, row?.holding ? (row.by ?? "") : " ");
   set(waiting, row?.waiting ? count(row.waiting) : "");
   forget.firstChild.hidden = one.state === "running";
-  forget.firstChild.disabled = !may("forget");
-  forget.firstChild.title = forget.firstChild.disabled ? "This page only looks" : "";
+  const why = obstacle("forget");
+  forget.firstChild.disabled = Boolean(why);
+  forget.firstChild.title = why && `${why} In a shell: ${command("forget", { kind: "once", name: one.key })}`;
 }

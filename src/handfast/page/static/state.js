@@ -4,6 +4,7 @@
 const EVERY_MS = 1000;
 const SOON_MS = 250;
 const PATIENCE_MS = 8000;
+const SIGNED_OUT = "You are signed out: load the page again.";
 const STEADY_S = 0.3; // an offset that differs by less is that of a slower answer
 
 export const state = {
@@ -35,15 +36,13 @@ let heard = () => {};
 const clock = () => (performance.timeOrigin + performance.now()) / 1000;
 
 /** Whether nothing new is seen: then all durations stand still. */
-export const isOld = () => Boolean(state.outage || state.lost);
+export const isOld = () => Boolean(state.outage || state.lost || (state.at && !state.number));
 
 /** This moment, in the time of the server's process. */
 export const now = () => (isOld() || state.isFrozen ? state.at : clock() + offset);
 
 /** For how long the server has not answered. */
 export const outageFor = () => state.outage.now - state.outage.since + clock() - state.outage.heardAt;
-
-export const may = (act) => state.me.may.includes(act) && !isOld();
 
 /** Call a function after each answer, and begin to ask. */
 export function follow(paint) {
@@ -54,6 +53,7 @@ export function follow(paint) {
 
 /** Show another name from now on, or none. */
 export function look(open) {
+  if (open) state.isFrozen = false;
   state.open = open;
   state.one = undefined;
   shownLook = 0;
@@ -90,12 +90,13 @@ async function ask() {
     state.lost = { error: error.refused ?? "" };
   }
   isAsking = false;
-  heard();
   timeout = setTimeout(ask, isWanted ? 0 : state.number || state.lost ? EVERY_MS : SOON_MS);
+  heard();
 }
 
 export async function getJson(address, options = {}) {
-  const answer = await fetch(address, { ...options, signal: AbortSignal.timeout(PATIENCE_MS) });
+  const answer = await fetch(address, { ...options, redirect: "manual", signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (answer.type === "opaqueredirect") throw Object.assign(new Error(), { refused: SIGNED_OUT });
   const body = await answer.json();
   if (answer.ok) return body;
   throw Object.assign(new Error(body.error), { refused: body.error });
@@ -105,7 +106,10 @@ function take(answer, open) {
   const its = answer.now - clock();
   if (Math.abs(its - offset) > STEADY_S) offset = its;
   state.outage = answer.outage && { ...answer.outage, heardAt: clock() };
-  if (!answer.number) return;
+  if (!answer.number) {
+    state.number = 0; // looks had ended, or the process is a new one: what is shown is old until the next look
+    return;
+  }
   Object.assign(state, { run: answer.run, number: answer.number, at: answer.at, sum: answer.sum });
   for (const part of ["problems", "results", "findings", "audit"]) if (answer[part]) state[part] = answer[part];
   takeRows(answer);

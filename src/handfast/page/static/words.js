@@ -46,7 +46,7 @@ export function shown(text) {
     if (plain) box.append(plain);
     plain = "";
   };
-  for (const character of text) {
+  for (const character of text || "an unnamed client") {
     if (ODD.test(character)) {
       flush();
       const code = character.codePointAt(0);
@@ -60,11 +60,14 @@ export function shown(text) {
   return box;
 }
 
+/** The text of others where no element can be, such as the title of a window. */
+export const plain = (text) => shown(text).textContent;
+
 const bytes = (character) => [...new TextEncoder().encode(character)];
 
 /** A text as one word of a shell: in single quotes; with odd characters as $'…' has them. */
 export function quoted(text) {
-  if (/^[\w@%+=:,./][\w@%+=:,./-]*$/.test(text)) return text;
+  if (/^[\w@%+:,./][\w@%+=:,./-]*$/.test(text)) return text;
   if (![...text].some((character) => ODD.test(character))) return `'${text.replaceAll("'", "'\\''")}'`;
   const inside = [...text].map((character) => {
     if (ODD.test(character)) return bytes(character).map((byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("");
