@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,9 @@ WITH_REPLICAS = [
     for name in ("acknowledged", "cluster", "cluster_inboxes", "cluster_lock_all", "failover", "fences", "sentinel")
 ]
 """Tests with several servers of one kind."""
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+"""Programs with which the page is tested: the first that is there."""
 
 RECORD = Path("results/servers")
 """What ``matrix`` found, one file for each redis-py."""
@@ -201,3 +205,13 @@ def frameworks(session: nox.Session) -> None:
     session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks")
     session.install("--no-deps", "--editable", "lab")
     session.run(*PYTEST, "tests/deep/frameworks", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Look at the page in Chromium, which must be on the PATH: the package ``chromium`` of Debian."""
+    if not any(map(shutil.which, BROWSERS)):
+        session.error(f"none of {', '.join(BROWSERS)} is on the PATH")
+    session.install("--editable", ".[demo,page]", "--group", "dev", "--group", "browser")
+    session.install("--no-deps", "--editable", "lab")
+    session.run(*PYTEST, "-n", "0", "tests/deep/page", *session.posargs)

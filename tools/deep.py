@@ -93,6 +93,7 @@ PARTS = {
     ),
     "replicas": suite(*(f"tests/deep/faults/test_{name}.py" for name in REPLICAS), of=CLIENT),
     "coverage": Part([*NOX, "coverage"], (*ALL, "tests/gate")),
+    "browser": Part([*NOX, "browser"], (*ALL, "tests/deep/page", "tools")),
     "frameworks": Part([*NOX, "frameworks"], (*ALL, "tests/deep/frameworks")),
     **{f"python {version}": Part([*NOX, f"tests-{version}"], (*ALL, "tests/gate")) for version in PYTHONS[1:]},
     "checkers": lab_tests("checker_*", "contenders", "limiters", "mutants", "release"),

@@ -3,7 +3,7 @@
     from handfast import Handfast
     from handfast.page import app
 
-    api.mount("/handfast", app(Handfast("redis://localhost:6379/0")))
+    application.mount("/handfast", app(Handfast("redis://localhost:6379/0")))
 
 It needs the extra ``handfast[page]``. ``handfast page`` serves it by itself.
 
@@ -59,7 +59,7 @@ def app(client: Handfast, *, allow: Iterable[Act] = (), authorize: Authorize | N
             user = await user_of(request)  # as your application knows it
             return Visitor(user.name) if user.is_operator else None
 
-        api.mount("/handfast", app(hf, allow=["release", "hold"], authorize=operators))
+        application.mount("/handfast", app(hf, allow=["release", "hold"], authorize=operators))
     """
     from handfast import Handfast
     from handfast.page.guard import check_allowed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -110,6 +112,16 @@ def eventually(condition):
 
 def frozen(demo):
     return "T" in demo.processes().values()
+
+
+def test_the_page_shows_what_goes_on(start):
+    demo = start("--page")
+    demo.read_until("1 of 7")
+    url = re.search(r"In a browser: (\S+)", demo.output)[1]
+    with urllib.request.urlopen(f"{url}api/me", timeout=BOUND) as answer:
+        assert json.load(answer)["namespace"].startswith("handfast-demo-")
+    assert demo.finish() == 0, demo.output
+    assert demo.left() == []
 
 
 def test_everything_holds_and_the_summary_says_so(start):

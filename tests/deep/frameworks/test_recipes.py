@@ -72,6 +72,29 @@ def django(server):
     return django
 
 
+def test_the_page_is_mounted_in_fastapi(serve, hf, raw):
+    port = serve("page.md")
+    for path, user, status in (
+        ("/", None, 403),
+        ("/api/looks", "eve", 403),
+        ("/", "ann", 200),
+        ("/main.js", "bob", 200),
+    ):
+        headers = {"x-auth-user": user} if user else {}
+        assert request(port, "GET", f"/handfast{path}", None, headers)[0] == status
+    status, body = request(port, "GET", "/handfast/api/me", None, {"x-auth-user": "ann"})
+    assert (json.loads(body)["label"], json.loads(body)["may"]) == ("ann", ["hold", "release"])
+
+
+async def test_the_page_is_mounted_beside_django(django, written, raw):
+    written("page.md")
+    httpx = pytest.importorskip("httpx")
+    application = importlib.import_module("asgi").application
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as http:
+        assert (await http.get("/handfast/")).status_code == 403
+        assert "<title>Handfast</title>" in (await http.get("/handfast/", headers={"x-auth-user": "ann"})).text
+
+
 def test_fastapi_pays_an_order_once_at_a_time(serve, hf, raw):
     port = serve("frameworks.md")
     status, body = request(port, "POST", "/orders/7/pay")

@@ -15,7 +15,7 @@ from tools.scene import Scene
 
 from handfast.testing import ServerController
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 OPTIONS += ["--disable-component-update", "--disable-sync"]
@@ -54,10 +54,10 @@ def served(url, *words):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """A browser. The tests are skipped where there is none: ``nox -s browser`` installs what they need, but for Chromium."""
+    """A browser. The tests are skipped where there is none: ``nox -s browser`` installs the rest."""
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
-        pytest.skip("there is no chromium on the PATH")
+        pytest.skip("there is no Chromium on the PATH")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser

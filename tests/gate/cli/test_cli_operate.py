@@ -20,6 +20,7 @@ from handfast.cli.operate import table, words
 from handfast.cli.operate.ls import command as ls
 from handfast.cli.operate.release import command as release
 from handfast.cli.operate.show import command as show
+from tests._support.helpers import eventually
 from tests._support.running import HANDFAST, starting, until_queued
 
 OPERATE = Path(__file__).parents[3] / "docs/how-to/operate.md"
@@ -386,6 +387,18 @@ def test_release_takes_all_leases_of_a_name_of_any_kind(call, hf, kind, take):
         }
     ]
     assert [lease.release() for lease in leases] == [False, False]
+
+
+@pytest.mark.parametrize("kind", ["election", "group"])
+def test_release_of_a_leader_or_a_member_spares_a_lock_of_that_name(call, hf, kind):
+    lease = hf.election("a").acquire() if kind == "election" else hf.group("a").join()
+    with hf.lock("a") as beside:
+        assert call(release, "a", "--kind", kind, "--reason", "stuck", "--yes").stdout.startswith(
+            f"released {kind} 'a'"
+        )
+        assert not beside.lost
+    eventually(lambda: lease.lost)
+    lease.release()
 
 
 def test_release_takes_leases_whose_state_the_server_has_lost(call, hf, raw):

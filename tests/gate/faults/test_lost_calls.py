@@ -14,7 +14,7 @@ from tests._support.helpers import eventually_async
 
 ROUNDS = 20
 
-CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
+CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel", "revoke", "hold")}
 
 lost = pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 
@@ -57,6 +57,23 @@ async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, pro
         assert nothing_left(raw)
         fences.append(lease.fence)
     assert fences == sorted(set(fences))
+
+
+@lost
+async def test_an_operator_whose_reply_is_lost_learns_what_was_done(far, proxy, raw, here, what):
+    lease = await here.lock("a").acquire()
+    fault = getattr(proxy, what)(CALLS["revoke"])
+    assert await far.lock("a").force_release(reason="hangs", up_to_fence=lease.fence) == 1
+    assert fault.spent
+    fault = getattr(proxy, what)(CALLS["revoke"])
+    assert await far.lock("a").force_release(reason="another reason", up_to_fence=lease.fence) == 0
+    assert fault.spent
+    await far.hold("a", 60, reason="migration")
+    fault = getattr(proxy, what)(CALLS["hold"])
+    assert await far.unhold("a", reason="done") is True
+    assert fault.spent
+    assert (await far.lock("a").status()).hold is None
+    assert await lease.release() is False
 
 
 @lost

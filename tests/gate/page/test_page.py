@@ -13,11 +13,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount
 
 from handfast import AsyncHandfast, Handfast, LeaseLost
-from handfast._watch import live
+from handfast._watch import live, results
 from handfast.cli.page import command, with_token
 from handfast.page import ACTS, Visitor, app, serving, watching
 from tests._support.helpers import eventually
@@ -176,11 +177,68 @@ async def test_results_that_failed_or_did_not_end_are_shown(hf, other, browse, r
         run.release()
 
 
+async def test_a_run_that_has_ended_is_never_shown_as_left(hf, browse, monkeypatch):
+    once = hf.once("payout", rerun=False)
+    for number in range(30):
+        once.keyed(f"done-{number}").run(lambda: 1)
+    run = once.keyed("a").acquire()
+    page = browse()
+    keys = lambda state: {row["key"]: row["state"] for row in state.get("results", {}).get("rows", ())}  # noqa: E731
+    await page.until(lambda state: len(keys(state)) == 31)
+    monkeypatch.setattr(results, "PIECE_S", -1.0)  # its turn never comes
+    assert keys(await page.ask(after=0))["payout|a"] == "running"
+    run.finish("paid")
+    seen = set()
+    await page.until(lambda state: seen.add(keys(state)["payout|a"]) or "done" in seen)
+    assert seen <= {"running", "done"}
+    done = await page.act("forget", kind="once", name="payout|a", state="left")
+    assert (done.status_code, "it was begun when it was shown, and is done now" in done.text) == (422, True)
+    assert once.keyed("a").status().state == "done"
+    assert (await page.act("forget", kind="once", name="payout|a", state="done")).status_code == 200
+
+
+async def test_a_key_with_a_bar_is_forgotten_itself(hf, browse, raw):
+    once = hf.once("invoice")
+    once.keyed("x|y").run(lambda: 1)
+    raw.delete("{hf:once:invoice|x%7Cy}:state", "{hf:once:invoice|x%7Cy}:tokens")
+    page = browse()
+    await page.until(lambda state: state.get("results", {}).get("rows"))
+    assert (await page.act("forget", kind="once", name="invoice|x|y", state="done")).status_code == 200
+    assert once.keyed("x|y").status().state == "idle"
+
+
+async def test_values_of_others_at_its_keys_are_left_out(hf, browse, raw):
+    hf.once("invoice").keyed("1").run(lambda: 1)
+    raw.set("{hf:once:zz}:result", "hello", px=60_000)
+    raw.lpush("{hf:once:list}:result", "hello")
+    raw.expire("{hf:once:list}:result", 60)
+    page = browse()
+    state = await page.until(lambda state: state.get("results", {}).get("rows"))
+    assert [row["key"] for row in state["results"]["rows"]] == ["invoice|1"]
+    assert state["results"]["refused"] == ""
+    number = state["number"]
+    assert (await page.until(lambda state: state["number"] > number + 3))["outage"] is None
+
+
+async def test_a_name_that_is_none_disturbs_no_one(browse):
+    page = browse()
+    await page.until(lambda state: state["number"])
+    for name in ("x" * 16_385, "", "\ud800".encode(errors="surrogatepass")):
+        got = await page.http.get("api/looks", params={"kind": "lock", "name": name})
+        assert got.status_code == 200
+    for word in ("after", "shown"):
+        assert (await page.http.get("api/looks", params={word: "9" * 4301})).status_code == 200
+    number = page.state["number"]
+    assert (await page.until(lambda state: state["number"] > number + 3))["outage"] is None
+
+
 @pytest.mark.parametrize(
     ("act", "header"),
     [
         ("release", {"origin": "http://evil.example"}),
         ("release", {"origin": None}),
+        ("release", {"origin": "http://["}),
+        ("release", {"origin": "null"}),
         ("release", {"sec-fetch-site": "same-site"}),
         ("release", {"x-handfast-token": None}),
         ("release", {"x-handfast-token": "0" * 64}),
@@ -235,7 +293,7 @@ async def test_bad_input_is_refused(hf, browse, body):
         assert not lease.lost
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"kind": ["a"]}'])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"kind": ["a"]}', b"[" * 9000, b"\xff"])
 async def test_a_body_that_is_no_object_is_refused(browse, content):
     page = browse()
     headers = {"origin": HERE, "x-handfast-token": await page.token()}
@@ -304,6 +362,28 @@ async def test_hold_unhold_pause_resume_and_forget(hf, browse):
         assert (await page.act("hold", kind="lock", name="a", seconds=wrong)).status_code == 422
 
 
+async def test_an_act_that_the_audit_would_refuse_is_not_done(hf, browse):
+    hf.once("invoice").keyed("1").run(lambda: 1)
+    page, long = browse(), "x" * 1001
+    for what, body in {
+        "pause": {"kind": "limiter", "name": "mail", "seconds": 60},
+        "resume": {"kind": "limiter", "name": "mail"},
+        "forget": {"kind": "once", "name": "invoice|1"},
+        "hold": {"kind": "lock", "name": "a", "seconds": 60},
+    }.items():
+        assert (await page.act(what, reason=long, **body)).status_code == 422
+    assert not hf.limiter("mail", "1/s").status().paused_for
+    assert hf.once("invoice").keyed("1").status().state == "done"
+    assert hf.lock("a").status().hold is None
+
+
+async def test_the_permits_of_a_semaphore_on_hold_are_those_of_its_holders(hf, browse):
+    with hf.semaphore("gpu", 4).acquire(permits=2):
+        hf.hold("gpu", 60, kind="semaphore", reason="migration")
+        state = await browse().until(lambda state: ("semaphore", "gpu") in rows(state))
+        assert (rows(state)["semaphore", "gpu"]["out"], rows(state)["semaphore", "gpu"]["limit"]) == (2, 4)
+
+
 async def test_a_limiter_with_a_bar_in_its_name_is_paused_itself(hf, browse):
     limiter = hf.limiter("a|b", "5/min")
     limiter.acquire()
@@ -346,6 +426,31 @@ async def test_this_machine_is_served_but_not_through_a_proxy(browse, host):
     assert (await page.http.get("", headers={"host": host, "x-forwarded-for": "10.0.0.1"})).status_code == 421
     visitor = browse(authorize=lambda _: Visitor("ann"))
     assert (await visitor.http.get("", headers={"host": "ops.example"})).status_code == 200
+
+
+async def test_a_request_from_another_machine_is_refused_whatever_its_host_says(hf):
+    asgi = app(hf, allow=ACTS)
+    for peer in (("203.0.113.9", 1), ("fe80::1", 1), None):
+        transport = httpx.ASGITransport(asgi, client=peer)
+        async with httpx.AsyncClient(transport=transport, base_url=HERE) as http:
+            assert (await http.get("/api/looks")).status_code == 421
+
+
+async def test_only_a_visitor_is_admitted(browse):
+    for refused in (False, None, True, "ann", {"label": "ann"}):
+        page = browse(authorize=lambda _, refused=refused: refused)
+        for path in ("", "api/looks", "api/me"):
+            assert (await page.http.get(path)).status_code == 403
+
+    def raises(_):
+        raise HTTPException(401, "log in", {"www-authenticate": "Bearer"})
+
+    got = await browse(authorize=raises).http.get("")
+    assert (got.status_code, got.headers["www-authenticate"]) == (401, "Bearer")
+    assert "content-security-policy" in got.headers
+    for label in ("", "x" * 201, 5):
+        with pytest.raises((ValueError, TypeError), match="label"):
+            await browse(authorize=lambda _, label=label: Visitor(label)).http.get("")
 
 
 async def test_every_answer_has_the_headers_that_protect_it(browse):
@@ -451,7 +556,6 @@ async def test_it_looks_while_it_is_open_and_not_longer(hf, browse, monkeypatch)
 
 async def test_records_and_an_audit_that_may_not_be_read_say_so(hf, browse, monkeypatch):
     from handfast import ServerRefused
-    from handfast._watch import results
 
     def refuse(*_, **__):
         raise ServerRefused("NOPERM no right", name="", reply="NOPERM no right", changed_nothing=True)
@@ -459,10 +563,14 @@ async def test_records_and_an_audit_that_may_not_be_read_say_so(hf, browse, monk
     hf.once("invoice").keyed("1").run(lambda: 1)
     monkeypatch.setattr(results.ResultReader, "_read_some", refuse)
     monkeypatch.setattr(Handfast, "audit", refuse)
-    state = await browse().until(lambda state: state.get("results", {}).get("refused"))
+    page = browse()
+    state = await page.until(lambda state: state.get("results", {}).get("refused"))
     assert "NOPERM" in state["results"]["refused"]
     assert "NOPERM" in state["audit"]["refused"]
     assert state["results"]["totals"] == {"invoice": 1}
+    monkeypatch.undo()
+    state = await page.until(lambda state: not state["results"]["refused"] and not state["audit"]["refused"])
+    assert [row["key"] for row in state["results"]["rows"]] == ["invoice|1"]
 
 
 async def test_a_token_is_the_password_and_the_user_is_who_acts(hf, browse):
@@ -470,7 +578,8 @@ async def test_a_token_is_the_password_and_the_user_is_who_acts(hf, browse):
         return {"authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
     authorize = with_token("correct horse battery")
-    wrong = ({}, basic("ann", "x"), basic("", "correct horse battery"), {"authorization": "Basic é"[:-1] + "!"})
+    wrong = [{}, basic("ann", "x"), basic("", "correct horse battery")]
+    wrong += [{"authorization": text} for text in ("Basic !", "Basic", "Bearer x", "Basic é".encode(), b"Basic \xff")]
     for headers in wrong:
         got = await browse(authorize=authorize, **headers).http.get("")
         assert got.status_code == 401
@@ -478,6 +587,10 @@ async def test_a_token_is_the_password_and_the_user_is_who_acts(hf, browse):
         assert "content-security-policy" in got.headers
     page = browse(authorize=authorize, **basic("ann", "correct horse battery"))
     assert (await page.http.get("api/me")).json()["label"] == "ann@page"
+    long = browse(authorize=authorize, **basic("é" * 150, "correct horse battery"))
+    label = (await long.http.get("api/me")).json()["label"]
+    assert label.endswith("é@page")
+    assert len(label.encode()) <= 200
 
 
 def test_an_asyncio_client_is_refused(server):

@@ -171,3 +171,9 @@ def test_runs_of_once_that_failed_or_did_not_end():
         ("warning", ("once", "pay"), "2 keys of pay began and did not end", "The latest, pay|2, began 30s ago."),
         ("warning", ("once", "mail"), "1 key of mail failed", "The latest, mail|1, 1m30s ago: ValueError: no address"),
     ]
+
+
+def test_two_findings_of_one_topic_are_two_problems():
+    findings = [ServerFinding("warning", "replicas", text) for text in ("one lags", "another lags")]
+    found = find_problems(View(NOW, 0.0, (), tuple(findings), is_whole=True))
+    assert len({one.id for one in found}) == 2

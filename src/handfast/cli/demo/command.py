@@ -38,8 +38,9 @@ Exit codes:
     show_default=True,
     help="Approximate duration. The leases that must expire set a lower limit.",
 )
+@click.option("--page", is_flag=True, help="Also show it in a browser: see `handfast page`. Then Enter ends the demo.")
 @click.pass_context
-def command(ctx: click.Context, url: str | None, processes: int, seconds: float) -> None:
+def command(ctx: click.Context, url: str | None, processes: int, seconds: float, *, page: bool) -> None:
     """Watch processes share locks, a rate, a result and items, in half a minute.
 
     Processes lose updates without a lock, wait in a queue, take over from holders that die or freeze, share a rate, make
@@ -63,9 +64,12 @@ def command(ctx: click.Context, url: str | None, processes: int, seconds: float)
     from handfast.errors import HandfastError
 
     try:
-        ctx.exit(play(url, processes, seconds / 40))
+        ctx.exit(play(url, processes, seconds / 40, has_page=page))
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
+    except ImportError as error:  # the page's
+        click.echo(f"handfast: {error}", err=True)
+        ctx.exit(UNAVAILABLE)
     except (HandfastError, RedisError) as error:
         click.echo(f"handfast: {unreachable(error, url)}", err=True)
         ctx.exit(UNAVAILABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from contextlib import ExitStack
 from string import ascii_uppercase
 from typing import Any
@@ -13,6 +14,7 @@ from rich.table import Table
 from handfast._api.sync.client import Handfast
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
+from handfast._protocol import auditing
 from handfast.cli.connect import redis_client
 from handfast.cli.demo.acts import ACTS, ITEMS
 from handfast.cli.demo.stage import ActFailed, Finding, Stage
@@ -25,8 +27,11 @@ __all__ = ["play"]
 _MARKS = {True: "[bold green]✓ yes", False: "[bold red]✗ NO", None: "[dim]no promise"}
 
 
-def play(url: str | None, processes: int, pace: float) -> int:
-    """Run the demo and return its exit code. Raises NoServer, errors of redis-py, and ValueError for a wrong URL."""
+def play(url: str | None, processes: int, pace: float, *, has_page: bool = False) -> int:
+    """Run the demo and return its exit code.
+
+    Raises NoServer, errors of redis-py, ValueError for a wrong URL, and ImportError if the page lacks its extra.
+    """
     namespace = f"handfast-demo-{secrets.token_hex(6)}"
     where = "a private server" if url is None else "your server, in a namespace of its own"
     with ExitStack() as stack:
@@ -43,9 +48,16 @@ def play(url: str | None, processes: int, pace: float) -> int:
             f"Real processes on {where}, about {40 * pace:.0f} seconds, {len(ACTS)} acts. "
             "Ctrl-C ends the demo at any moment. Nothing is left behind."
         )
+        if has_page:
+            from handfast.cli.demo.page import page_of
+
+            stage.tell(f"In a browser: [b]{stack.enter_context(page_of(hf))}[/]")
         for name in ascii_uppercase[: max(processes, 6)]:  # a shorter queue could be in order by luck
             stage.start(name, url, namespace)
         findings = _perform(stage)
+        if has_page and sys.stdin.isatty():
+            stage.tell("The page shows what is left, until you press Enter.")
+            sys.stdin.readline()
     stage.title("What you have seen")
     table = Table("tried", "seen", "as promised", box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for finding in findings:
@@ -76,8 +88,9 @@ def _delete_keys(client: Any, namespace: str) -> None:
     bots = KeySet(namespace, "partition", "bots")
     places += [(bots, "group_watch"), *((bots.keyed((item,)), "permit_acquire") for item in ITEMS)]
     keys = [place.key(part) for place, script in places for part in load(script).header.keys]
+    keys.append(KeySet(namespace, auditing.KIND, "operators").key("log"))  # where the page was used to act
     limiter = KeySet(namespace, "limiter", "service")
-    keys += map(limiter.key, ("queue", "waiting", "tombstones", f"window:{1000 * RATE.per:g}"))
+    keys += map(limiter.key, ("queue", "waiting", "tombstones", "rates", f"window:{1000 * RATE.per:g}"))
     resource = f"{namespace}:resource"
     keys += f"{namespace}:free", f"{namespace}:locked", resource, guard_key(resource)
     while client.unlink(*keys):
