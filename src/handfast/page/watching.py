@@ -21,8 +21,8 @@ __all__ = ["Watching"]
 EVERY_S, IDLE_EVERY_S = 1.0, 5.0
 """Seconds from one look to the next, at least: while the page is open, and shortly after."""
 
-REST = 5
-"""How many times longer the rest after a look is than the look."""
+REST = 1
+"""How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
 
 SLOW_S = 2.0
 """After how long a look counts as one without an answer."""
@@ -31,7 +31,7 @@ OPEN_S = 8.0
 """How long after its last question a page counts as open."""
 
 LONGEST_REST_S = 4.0
-"""How long that rest is at most: a search, which takes the longest, rests by itself."""
+"""How long that rest is at most."""
 
 MOST_SEEN = 50
 """Names whose holders and waiters pages list at the same time. Of others they show the row."""

@@ -35,8 +35,9 @@ __all__ = ["main"]
 QUEUES, WAITERS = 20, 5
 """Names that are waited for, and by how many."""
 
-WARM_S = 5.0
-"""How long looks go on before anything is measured: the first one reads everything."""
+WARM_S, IDLE_S = 10.0, 20.0
+"""How long looks go on before anything is measured, since the first one reads everything; and how long the server is measured
+without them."""
 
 TICK_HZ = os.sysconf("SC_CLK_TCK")
 
@@ -153,10 +154,11 @@ def main(argv: Sequence[str] | None = None, tell: Callable[[str], object] = prin
         try:
             url = (page.stderr.readline() if page.stderr else "").split()[-1]
             port = int(url.rpartition(":")[2].strip("/"))
-            idle = cpu_of(conn)
             time.sleep(WARM_S)
+            idle = cpu_of(conn)
+            time.sleep(IDLE_S)
             tell(
-                f"{int(conn.dbsize()):,} keys; without a viewer the server takes {(cpu_of(conn) - idle) / WARM_S:.2%} of a core"
+                f"{int(conn.dbsize()):,} keys; without a viewer the server takes {(cpu_of(conn) - idle) / IDLE_S:.2%} of a core"
             )
             Viewer(port).look(WARM_S)
             for viewers in options.viewers:

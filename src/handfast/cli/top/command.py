@@ -33,8 +33,8 @@ __all__ = ["command"]
 EVERY_S = 1.0
 """Seconds from one look to the next."""
 
-REST = 5
-"""How many times longer the rest after a look is than the look."""
+REST = 1
+"""How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
 
 SLOW_S = 2.0
 """After how long a look counts as one without an answer."""

@@ -93,6 +93,7 @@ function described(row) {
   return `${row.hold ? "on hold, " : ""}${held}, ${waiting}${row.silent ? `, ${row.silent} silent` : ""}`;
 }
 
+const SLACK_S = 3; // more than a look and the rest after it take
 const SAMPLES = 60;
 const SAMPLE_S = 5;
 
@@ -134,12 +135,13 @@ export function drawBar(element, share, level = "") {
 
 /**
  * How much of a lease is left. A lease is renewed three times in each ttl, so it never falls below two thirds of it; below a
- * half a renewal is late. What has run out since the last look is not known, and is no alarm.
+ * half a renewal is late. A quiet name is looked at again when its lease seems to fall below that: until that look nothing is
+ * known, and what is not known is no alarm.
  */
 export function leaseLevel(left, ttl, isReleased) {
   if (isReleased) return "released";
   if (left < 0 || ttl <= 5) return "";
-  return left < ttl / 3 ? "low" : left < ttl / 2 ? "near" : "";
+  return left < ttl / 3 - SLACK_S ? "low" : left < ttl / 2 - SLACK_S ? "near" : "";
 }
 
 export const permits = (row) => `${row.out ?? 0} of ${many(row.limit, "permit")} held`;

@@ -79,7 +79,7 @@ function makeRow(one) {
   const mark = h("span", "state", h("i", `s-${one.state}`), STATES[one.state]);
   const link = h("a", "link mono", shown(one.key));
   link.href = nameLink("once", one.key);
-  const forget = button("button small", "Forget …", () => act("forget", { kind: "once", name: one.key, state: one.state }));
+  const forget = button("quiet", "Forget …", () => act("forget", { kind: "once", name: one.key, state: one.state }));
   return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(one.at)), h("td", "label"), h("td", "num"), h("td", "label soft", one.why ? shown(one.why) : ""), h("td", "num", forget));
 }
 

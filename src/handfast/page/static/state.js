@@ -90,7 +90,7 @@ async function ask() {
     state.lost = { error: error.refused ?? "" };
   }
   isAsking = false;
-  timeout = setTimeout(ask, isWanted ? 0 : state.number || state.lost ? EVERY_MS : SOON_MS);
+  timeout = setTimeout(ask, isWanted ? 0 : state.number || isOld() ? EVERY_MS : SOON_MS);
   heard();
 }
 
