@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 from playwright.sync_api import Browser, Route, sync_playwright
 
 from handfast.testing import ServerController
 from scene import Scene
+
+Theme: TypeAlias = Literal["light", "dark"]
 
 ASSETS = Path(__file__).parents[1] / "docs/assets"
 
@@ -62,7 +65,7 @@ def main() -> int:
         warm.goto(url)
         scene.play(SCENE_S)
         warm.close()
-        for theme in ("light", "dark"):
+        for theme in get_args(Theme):
             _take(browser, url, theme)
         browser.close()
         page.terminate()
@@ -71,9 +74,9 @@ def main() -> int:
     os._exit(0)  # with all the threads that wait
 
 
-def _take(browser: Browser, url: str, theme: str) -> None:
+def _take(browser: Browser, url: str, theme: Theme) -> None:
     """Take the pictures of a theme."""
-    tab = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme=theme)  # type: ignore[arg-type]  # one of two
+    tab = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme=theme)
     tab.route("**/api/me", _rename)
     for name, view in VIEWS.items():
         tab.goto(f"{url}#/{view}")

@@ -156,7 +156,7 @@ class Ending:
     """Whether a signal has come, and what it ends."""
 
     def __init__(self) -> None:
-        self.is_wanted = False
+        self.is_wanted: bool = False
         self.server: uvicorn.Server | None = None
 
     def want(self, _number: int, _frame: object) -> None:

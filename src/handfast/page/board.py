@@ -51,12 +51,12 @@ class Board:
     """All that pages show."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number: int = 0
         """Of the latest look; 0 before the first one."""
-        self.is_current = False
+        self.is_current: bool = False
         """Whether looks go on: if they have ended, pages wait for the next one."""
-        self.is_whole = False
-        self.looked_at = 0.0
+        self.is_whole: bool = False
+        self.looked_at: float = 0.0
         """When the latest look ended, in seconds of `time.monotonic`."""
         self._run = secrets.token_hex(4)
         """Tells a page that the process has begun anew, or that another process has answered before."""

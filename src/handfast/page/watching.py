@@ -52,8 +52,8 @@ class Watching:
     """One look a second for all who have the page open, and what it has shown, as a `Board`."""
 
     def __init__(self, client: Handfast) -> None:
-        self.client = client
-        self.board = Board()
+        self.client: Handfast = client
+        self.board: Board = Board()
         self._live = Live(client, results=True)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -110,7 +110,7 @@ def measure(conn: redis.Redis, page: subprocess.Popen[str], port: int, viewers: 
 
 def measure_browser(url: str, seconds: float) -> str:
     """Return what a tab with the table costs, in a line."""
-    from playwright.sync_api import sync_playwright  # type: ignore[import-not-found,unused-ignore]
+    from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
