@@ -62,6 +62,17 @@ def test_each_view_fits_and_is_silent(tab, width, theme):
         assert one.page.locator("section:not([hidden])").count() == 1
 
 
+def test_a_phone_shows_why_a_run_failed_and_what_an_operator_did(tab):
+    one = tab(size=(360, 740))
+    for view, text in (("results", "no address for customer 88"), ("operators", "hung after the deploy")):
+        one.go(view)
+        cell = one.page.locator("td", has_text=text)
+        cell.wait_for()
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_each_text_has_contrast(tab, theme):
     one = tab(size=(1440, 1000), theme=theme)

@@ -87,7 +87,8 @@ function fillRow(element, one) {
   const row = state.rows.get(`once/${one.key}`);
   const [, , since, by, waiting, , forget] = element.children;
   setTimer(since.firstChild, one.at);
-  setShown(by, row?.holding ? (row.by ?? "") : " ");
+  if (row?.holding) setShown(by, row.by ?? "");
+  else set(by, "");
   set(waiting, row?.waiting ? count(row.waiting) : "");
   forget.firstChild.hidden = one.state === "running";
   const why = obstacle("forget");
