@@ -21,7 +21,7 @@ from handfast._engine.validate import utf8
 from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
-__all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
+__all__ = ["INSPECTED", "KEYED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""
@@ -35,7 +35,7 @@ OUTCOME_BYTES = 400
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
 
-_KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch"})
+KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch"})
 """Kinds whose names may have parts behind them."""
 
 _WILDCARD = re.compile(r"\*|\?|\[(!?+\]?+[^\]]*)\]")
@@ -66,7 +66,7 @@ class NamePattern:
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
         pieces = _literals(text)
-        has_parts = SEPARATOR in text and not _KEYED.isdisjoint(self._kinds)
+        has_parts = SEPARATOR in text and not KEYED.isdisjoint(self._kinds)
         self.exact = pieces[0] if len(pieces) == 1 and not has_parts else None
         """The only name that matches; None if there are several, or it may have parts."""
         self._matches = re.compile(fnmatch.translate(text)).match

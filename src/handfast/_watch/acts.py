@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from redis.exceptions import RedisError
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import SEPARATOR, KeySet
+from handfast._engine.names import KEYED
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
 from handfast._protocol import admin
@@ -19,7 +20,12 @@ from handfast.errors import HandfastError
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
 
-__all__ = ["ANY_RATE", "MAX_PAUSE_S", "Done", "Named", "acting_as", "note_failure"]
+__all__ = ["ACTS", "ANY_RATE", "MAX_PAUSE_S", "Act", "Done", "Named", "acting_as", "note_failure"]
+
+Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
+
+ACTS: tuple[Act, ...] = get_args(Act)
+"""The acts that a page may allow: ``hold`` includes unhold, ``pause`` includes resume."""
 
 ANY_RATE = "1/s"
 """The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
@@ -51,7 +57,7 @@ class Named(NamedTuple):
     @classmethod
     def of(cls, kind: Any, name: str) -> Named:
         """Return the name that is shown as this: with parts behind a ``|``, if its kind has any."""
-        if kind not in ("limiter", "once", "latch", "partition", "debounce"):
+        if kind not in KEYED:
             return cls(kind, name)
         plain, *parts = name.split(SEPARATOR)
         return cls(kind, plain, tuple(parts)) if plain and all(parts) else cls(kind, name)

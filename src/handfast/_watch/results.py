@@ -43,7 +43,7 @@ State: TypeAlias = Literal["failed", "left", "unstored", "running", "done"]
 
 
 class Result(NamedTuple):
-    """What is recorded of a key."""
+    """The record of a key."""
 
     name: str
     """The name of the `once`."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast._watch.acts import ACTS
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
+from handfast.cli.listening import listen_options, shown
 from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.program import say
 
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["address_of", "command", "server_of", "with_token"]
 
 PORT = 8631
-
-ACTS = ("release", "hold", "pause", "forget")
 
 LEAST_TOKEN = 16
 """Characters of a token, at least: anyone who reaches the port may guess."""
@@ -64,10 +64,7 @@ def _token(_ctx: click.Context, _param: click.Parameter, value: str | None) -> s
 
 
 @click.command("page", epilog=EPILOG)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
-)
+@listen_options(PORT)
 @click.option(
     "--allow",
     metavar="ACTS",
@@ -148,8 +145,7 @@ def server_of(client: Handfast, allow: Iterable[Any], token: str | None = None) 
 
 def address_of(listener: socket.socket) -> str:
     """Return the URL of the page on a socket."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in str(host) else f"http://{host}:{port}/"
+    return f"http://{shown(listener.getsockname())}/"
 
 
 class Ending:

@@ -7,9 +7,9 @@
 
 It needs the extra ``handfast[page]``. ``handfast page`` serves it by itself.
 
-`serving` answers requests, `guard` decides who may read and act, `watching` looks at the server in a thread, `board` keeps what was
-seen and when it changed, `wire` makes rows of names, and `static` has the page, without a build. The looks and sentences are
-those of ``handfast top``.
+`serving` answers requests, `guard` decides who may read and act, `watching` looks at the server in a thread, `board` keeps
+the rows and the look with which each field changed, `wire` makes rows of names, and `static` has the page, without a build.
+The looks and sentences are those of ``handfast top``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ except ImportError:
     raise ImportError("handfast.page needs Starlette; install it with: pip install 'handfast[page]'") from None
 
 from handfast._naming import name_publicly
-from handfast.page.guard import ACTS, Act, Authorize, Visitor
+from handfast._watch.acts import ACTS, Act
+from handfast.page.guard import Authorize, Visitor
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -43,15 +44,15 @@ def app(client: Handfast, *, allow: Iterable[Act] = (), authorize: Authorize | N
         client: The client that it looks with. Its user needs the rights of ``handfast acl --for operate``.
         allow: What visitors may do: "release", "hold" (and unhold), "pause" (and resume) and "forget". By default they only look.
         authorize: Called with each request, a ``starlette.requests.Request``; it may be a coroutine function. Returns the
-            `Visitor`, a response to send instead (such as a redirect to a login), or None to refuse. Without it the page
-            is served only to browsers on this machine, that is under the names ``localhost``, ``127.0.0.1`` and ``[::1]``, and not
-            through a proxy: other requests get 421. With it, the names under which the page is served are up to the caller.
+            `Visitor`, or a response to send instead, such as a redirect to a login; anything else refuses. Without it the page is
+            for browsers on this machine: a request from another machine, under a name that is none of this machine's, or with the
+            headers of a proxy gets 421. With it, the names under which the page is served are up to the caller.
 
     Returns:
         The application.
 
     Raises:
-        TypeError: ``client`` is no `Handfast`; for an `AsyncHandfast`, make a `Handfast` beside it.
+        TypeError: ``client`` is no `Handfast`. Beside an `AsyncHandfast`, make a `Handfast` for the page.
         ValueError: ``allow`` has another text than these four.
 
     Example:

@@ -1,4 +1,4 @@
-"""What was seen, and with which look each part of it changed: so a page that knows an earlier look gets the difference.
+"""The rows and lists of the latest look, and the look with which each field changed: pages get the difference to a look.
 
 One thread takes the looks, others answer pages. An answer is made once for all pages that know the same look.
 """
@@ -29,7 +29,6 @@ GONE_KEPT = 600
 """For how many looks names that are gone are remembered. A page that knows an earlier look gets everything."""
 
 LISTED_RESULTS = 1000
-
 
 MOST_GONE = 100_000
 
@@ -88,7 +87,7 @@ class Board:
         """Take a look; ``seen`` are names whose holders and waiters pages list."""
         problems = wire.problems(find_problems(view), self._parts["problems"].value)
         rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
-        self._recorded = {one.key: Named("once", one.name, one.parts) for one in view.results.found}
+        self._recorded = {found.key: Named("once", found.name, found.parts) for found in view.results.found}
         known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
         with self._lock:
             self.number += 1
@@ -98,7 +97,7 @@ class Board:
                 self._sampled_at = view.at
             self._take_rows(view.rows, is_sample=is_sample)
             parts = {"problems": problems, "results": known | {"rows": rows}}
-            parts["findings"] = [wire.finding(one) for one in view.findings]
+            parts["findings"] = [wire.finding(found) for found in view.findings]
             for name, value in parts.items():
                 self._parts[name].set(value, self.number)
             rows_seen = {key: self._entries[key].row for key in seen if key in self._entries}
@@ -126,7 +125,7 @@ class Board:
 
     def add_audit(self, entries: Sequence[AuditEntry], most: int) -> None:
         """Add what operators did, in the order of time. It is shown with the look that is taken next."""
-        self._audit.extendleft(wire.audited(one) for one in entries)
+        self._audit.extendleft(wire.audited(entry) for entry in entries)
         while len(self._audit) > most:
             self._audit.pop()
         self._parts["audit"].set({"entries": [*self._audit], "refused": ""}, self.number + 1)
@@ -147,7 +146,7 @@ class Board:
             if seen is not None:
                 part = self._details.get(seen)
                 if part is None or part.number != shown or after == 0:
-                    own["one"] = part and {"shown": part.number, **part.value}
+                    own["details"] = part and {"shown": part.number, **part.value}
             if after not in self._answers:
                 while len(self._answers) >= MOST_ANSWERS:
                     del self._answers[next(iter(self._answers))]

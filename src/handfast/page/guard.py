@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -26,10 +26,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handfast._engine.validate import MAX_LABEL_BYTES, utf8
+from handfast._watch.acts import ACTS, Act
 
 __all__ = [
-    "ACTS",
-    "Act",
     "Authorize",
     "Guard",
     "Visitor",
@@ -40,11 +39,6 @@ __all__ = [
     "refusal",
     "token_of",
 ]
-
-Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
-
-ACTS: tuple[Act, ...] = get_args(Act)
-"""What visitors may be allowed to do."""
 
 COOKIE = "handfast_page"
 

@@ -26,11 +26,11 @@ from handfast import Handfast
 from handfast._engine.names import LIMITS
 from handfast._engine.validate import encode_name
 from handfast._version import __version__
-from handfast._watch.acts import MAX_PAUSE_S, Done, Named, acting_as
+from handfast._watch.acts import MAX_PAUSE_S, Act, Done, Named, acting_as
 from handfast._watch.live import Key
 from handfast.arguments import HeldKind, Kind
 from handfast.errors import HandfastError
-from handfast.page.guard import Act, Authorize, Guard, give_cookie, new_cookie, refusal, token_of
+from handfast.page.guard import Authorize, Guard, give_cookie, new_cookie, refusal, token_of
 from handfast.page.watching import Watching
 
 __all__ = ["application"]
@@ -45,7 +45,6 @@ PAGE = "page.html"
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 COMPRESSED_FROM_BYTES, COMPRESSION = 1000, 4
-
 
 STATES = {"failed": "failed", "left": "begun", "unstored": "unstored", "done": "done"}
 """By the state that the page shows of a key of `once`, that of `OnceStatus`."""

@@ -76,9 +76,7 @@ class Watching:
         if seen is not None and (seen in self._seen or len(self._seen) < MOST_SEEN):
             self._seen[seen] = now
         with self._lock:
-            if (
-                self._thread is None or not self._thread.is_alive()
-            ):  # it was never started, has ended, or is the parent's
+            if self._thread is None or not self._thread.is_alive():  # in a child process, the parent's is not alive
                 self._failed_at = self._began_at = None
                 self.board.expire()
                 self._thread = threading.Thread(target=self._look_on, name="handfast-page", daemon=True)
@@ -117,12 +115,11 @@ class Watching:
 
     def _fail(self, error: Exception, began: float) -> None:
         """Note why a look has failed."""
-        self._is_of_server = isinstance(error, RedisError | OSError | HandfastError) and not isinstance(
-            error, NOT_OUTAGES
-        )
+        is_known = isinstance(error, RedisError | OSError | HandfastError)
+        self._is_of_server = is_known and not isinstance(error, NOT_OUTAGES)
         self._error = str(error) or type(error).__name__
         if self._failed_at is None:
-            if not isinstance(error, RedisError | OSError | HandfastError):
+            if not is_known:
                 LOG.error("a look has failed", exc_info=error)
             self._failed_at = began
 

@@ -1,7 +1,7 @@
 """Rows, sentences and lists as the page gets them.
 
 Moments are sent, no durations: the browser counts. So a name at which nothing happens is sent once. A moment is in seconds
-since 1970, by a clock that was set when the process began and is not set again. What is 0, empty or None is left out.
+since 1970, by a clock that was set when the process began and is not set again. A field that is 0, empty or None is left out.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ PICTURED = 28
 
 MOMENTS = frozenset({"since", "ends", "first", "until", "due", "lifts", "heard"})
 
+LISTED_MOMENTS = {"queue": 0, "rates": 3}
+"""The fields that are lists, and the place of the moment in each item."""
+
 STEADY_S = 0.5
 """Two moments that differ by less are the same: each is a difference of two clocks, with a round trip in between."""
 
@@ -53,15 +56,12 @@ def is_same(name: str, old: Any, new: Any) -> bool:
         return True
     if name in MOMENTS:
         return old is not None and new is not None and abs(old - new) < STEADY_S
-    if name == "queue":
-        pairs = zip(old or (), new or (), strict=False)
-        return len(old or ()) == len(new or ()) and all(
-            one[1] == other[1] and abs(one[0] - other[0]) < STEADY_S for one, other in pairs
-        )
-    if name == "rates":
-        pairs = zip(old or (), new or (), strict=False)
-        return len(old or ()) == len(new or ()) and all(
-            one[:3] == other[:3] and abs(one[3] - other[3]) < STEADY_S for one, other in pairs
+    if name in LISTED_MOMENTS and old and new and len(old) == len(new):
+        place = LISTED_MOMENTS[name]
+        return all(
+            before[:place] + before[place + 1 :] == after[:place] + after[place + 1 :]
+            and abs(before[place] - after[place]) < STEADY_S
+            for before, after in zip(old, new, strict=True)
         )
     return False
 
@@ -83,11 +83,11 @@ def fields_of(row: Row, samples: Sequence[int]) -> dict[str, Any]:
 
 
 def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
-    oldest = max(status.holders, key=lambda one: one.held_for, default=None)
-    renewed = [one for one in status.holders if not one.released] or status.holders
-    soonest = min(renewed, key=lambda one: one.remaining / one.ttl, default=None)
+    oldest = max(status.holders, key=lambda holder: holder.held_for, default=None)
+    renewed = [holder for holder in status.holders if not holder.released] or status.holders
+    soonest = min(renewed, key=lambda holder: holder.remaining / holder.ttl, default=None)
     limit = status.limit if row.kind == "semaphore" else 0
-    silent = [one.silent_for > SILENT_S for one in status.waiters]
+    silent = [waiter.silent_for > SILENT_S for waiter in status.waiters]
     return {
         "holding": status.holding,
         "limit": limit,
@@ -99,8 +99,11 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
         "as": "" if oldest is None or row.kind != "rwlock" else _role(row.kind, oldest),
         "released": soonest is not None and soonest.released,
         "queue": [
-            [moment(row.at - one.waited_for), READER * (row.kind == "rwlock" and not one.exclusive) + SILENT * gone]
-            for one, gone in zip(status.waiters[:PICTURED], silent, strict=False)
+            [
+                moment(row.at - waiter.waited_for),
+                READER * (row.kind == "rwlock" and not waiter.exclusive) + SILENT * gone,
+            ]
+            for waiter, gone in zip(status.waiters[:PICTURED], silent, strict=False)
         ],
         "silent": sum(silent),
         "fence": status.fence,
@@ -116,7 +119,7 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
 def _permits_held(status: LockStatus) -> int:
     """Return how many permits are held: with a hold, none is free, but those of the holders count."""
     if status.hold is not None and status.holding == len(status.holders):
-        return sum(one.weight for one in status.holders)
+        return sum(holder.weight for holder in status.holders)
     return max(0, status.limit - status.free)
 
 
@@ -124,7 +127,8 @@ def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:
     paused_by = status.last.by if status.paused_for and status.last is not None and status.last.what == "pause" else ""
     return {
         "rates": [
-            [one.per, one.limit, one.used, moment(row.at + one.reset_after) if one.used else 0] for one in status.rates
+            [rate.per, rate.limit, rate.used, moment(row.at + rate.reset_after) if rate.used else 0]
+            for rate in status.rates
         ],
         "until": moment(row.at + status.paused_for) if status.paused_for else None,
         "by": paused_by,
@@ -132,7 +136,7 @@ def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:
 
 
 def _role(kind: Kind, one: Holder | Waiter) -> str:
-    """Return what one is for a name, where its kind does not say it."""
+    """Return the role of a holder or a waiter, where the kind of the name does not say it."""
     match kind:
         case "rwlock":
             return "writer" if one.exclusive else "reader"
@@ -146,41 +150,41 @@ def _role(kind: Kind, one: Holder | Waiter) -> str:
 
 
 def details(row: Row) -> dict[str, Any]:
-    """Return who holds a name and who waits for it, one by one."""
+    """Return who holds a name and who waits for it, each of them."""
     status = row.status
     if isinstance(status, LatchStatus):
         return {"parts": [*status.done]}
     if not isinstance(status, LockStatus):
         return {}
-    holders = sorted(status.holders, key=lambda one: -one.held_for)
+    holders = sorted(status.holders, key=lambda holder: -holder.held_for)
     last = status.last
     return {
         "holders": [
             {
-                "token": one.token,
-                "label": one.label,
-                "as": _role(row.kind, one),
-                "since": moment(row.at - one.held_for),
-                "ends": moment(row.at + one.remaining),
-                "ttl": one.ttl,
-                "fence": one.fence,
-                "released": one.released,
-                "value": one.value,
-                "slot": one.slot,
-                "until": None if one.wanted is None else moment(row.at + one.wanted),
+                "token": holder.token,
+                "label": holder.label,
+                "as": _role(row.kind, holder),
+                "since": moment(row.at - holder.held_for),
+                "ends": moment(row.at + holder.remaining),
+                "ttl": holder.ttl,
+                "fence": holder.fence,
+                "released": holder.released,
+                "value": holder.value,
+                "slot": holder.slot,
+                "until": None if holder.wanted is None else moment(row.at + holder.wanted),
             }
-            for one in holders
+            for holder in holders
         ],
         "waiters": [
             {
-                "token": one.token,
-                "label": one.label,
-                "as": _role(row.kind, one),
-                "since": moment(row.at - one.waited_for),
-                "heard": moment(row.at - one.silent_for) if one.silent_for > SILENT_S else None,
-                "value": one.value,
+                "token": waiter.token,
+                "label": waiter.label,
+                "as": _role(row.kind, waiter),
+                "since": moment(row.at - waiter.waited_for),
+                "heard": moment(row.at - waiter.silent_for) if waiter.silent_for > SILENT_S else None,
+                "value": waiter.value,
             }
-            for one in status.waiters
+            for waiter in status.waiters
         ],
         "remembered": {
             "fence": status.fence,
@@ -227,12 +231,12 @@ def _part(part: Part, name: str | None) -> object:
 
 
 def finding(found: ServerFinding) -> dict[str, str]:
-    """Return what was found out about the server."""
+    """Return a finding about the server."""
     return {name: getattr(found, name) for name in ("severity", "topic", "text", "advice", "command")}
 
 
 def audited(entry: AuditEntry) -> dict[str, Any]:
-    """Return what an operator did."""
+    """Return an entry of the audit."""
     found = {name: getattr(entry, name) for name in ("id", "what", "kind", "name", "by", "why", "count", "fence")}
     return found | {"at": round(entry.at.timestamp())}
 
@@ -240,14 +244,20 @@ def audited(entry: AuditEntry) -> dict[str, Any]:
 def recorded(found: Iterable[Result], most: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Return the records of `once` that need a person most, and how many of each state each name has."""
     order = {state: place for place, state in enumerate(("failed", "left", "unstored", "running", "done"))}
-    listed = sorted(found, key=lambda one: (order[one.state], -one.recorded_at))
+    listed = sorted(found, key=lambda record: (order[record.state], -record.recorded_at))
     counts = dict[str, dict[str, int]]()
-    for one in listed:
-        states = counts.setdefault(one.name, {})
-        states[one.state] = states.get(one.state, 0) + 1
+    for record in listed:
+        states = counts.setdefault(record.name, {})
+        states[record.state] = states.get(record.state, 0) + 1
     rows = [
-        {"name": one.name, "key": one.key, "state": one.state, "at": moment(one.recorded_at), "why": one.why}
-        for one in listed[:most]
+        {
+            "name": record.name,
+            "key": record.key,
+            "state": record.state,
+            "at": moment(record.recorded_at),
+            "why": record.why,
+        }
+        for record in listed[:most]
     ]
     return rows, counts
 

@@ -92,9 +92,9 @@ class Tab:
     def __init__(self, browser, url, size=(1280, 800), theme="light"):
         self.said, self.url = [], url
         self.page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
-        self.page.on("console", lambda one: self.said.append(one.text))
-        self.page.on("pageerror", lambda one: self.said.append(str(one)))
-        self.page.on("dialog", lambda one: (self.said.append(f"dialog {one.message}"), one.dismiss()))
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
         self.go("")
 
     def go(self, view):
@@ -115,16 +115,16 @@ class Tab:
 
 
 @pytest.fixture
-def tab(chromium, site):
+def open_tab(chromium, site):
     """Return a function that opens a tab. No console may have said anything in the end."""
     tabs = []
 
-    def open_tab(url=site.url, **options):
+    def opened(url=site.url, **options):
         tabs.append(Tab(chromium, url, **options))
         return tabs[-1]
 
-    yield open_tab
-    said = [text for one in tabs for text in one.said]
-    for one in tabs:
-        one.page.close()
+    yield opened
+    said = [text for tab in tabs for text in tab.said]
+    for tab in tabs:
+        tab.page.close()
     assert not said

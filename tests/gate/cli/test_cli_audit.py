@@ -145,6 +145,35 @@ def test_the_audit_says_who_took_what_away(call, hf):
     assert (none.exit_code, none.stderr) == (1, "handfast: no operator has done anything since then\n")
 
 
+@pytest.mark.parametrize("reason", ["", "x" * 1001])
+def test_an_act_with_a_reason_that_the_audit_refuses_is_not_done(call, hf, reason):
+    hf.once("nightly").run(lambda: 1)
+    limiter = hf.limiter("login", "5/min")
+    limiter.acquire(cost=5)
+    with hf.lock("report") as lease, hf.semaphore("gpu", 4):
+        hf.hold("deploy", 60, reason="migration")
+        for command, *words in (
+            (forget.command, "nightly", "--yes"),
+            (hold.hold, "report", "--for", "1h"),
+            (hold.unhold, "deploy"),
+            (limits.pause, "login", "--for", "1h"),
+            (limits.resume, "login"),
+            (limits.resize, "login", "9/min"),
+            (limits.resize, "gpu", "2"),
+            (limits.reset, "login"),
+            (release.command, "report", "--yes"),
+        ):
+            done = call(command, *words, "--reason", reason)
+            assert (done.exit_code, "reason" in done.stderr) == (64, True), done.output
+        assert hf.once("nightly").status().state == "done"
+        assert hf.lock("report").status().hold is None
+        assert hf.lock("deploy").status().hold is not None
+        assert (limiter.status().paused_for, limiter.status().rates[0].used) == (0, 5)
+        assert hf.semaphore("gpu", 4).status().limit == 4
+        assert not lease.lost
+    assert not entries(call)
+
+
 def test_an_act_whose_entry_is_refused_is_done(call, hf, raw):
     raw.set("{hf:audit:operators}:log", "x", ex=60)
     done = call(hold.hold, "a", "--for", "1h", "--reason", "x")

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from handfast import Handfast, LeaseLost
 from handfast._watch.live import Live, View
 from handfast._watch.problems import find_problems
+from handfast.cli.top.acts import act_for
 from handfast.cli.top.cells import cut, drawn, fit
 from handfast.cli.top.command import Keyboard, Looker, command
 from handfast.cli.top.frames import SORTS, Screen
@@ -203,8 +204,10 @@ def test_a_name_is_put_on_hold_and_a_limiter_is_paused_from_the_screen(hf, other
             assert note in seen.screen.note
         seen.look()
         assert other.lock("a").status().hold.reason == "a test"
+        row = seen.screen.marked_row()
         seen.press("h", *"over", "enter")
         assert (seen.screen.note, other.lock("a").status().hold) == ("it is on hold no more", None)
+        assert act_for("h", row).perform(hf, "over") == "it was not on hold any more"
         seen.screen.marked = ("group", "g")
         seen.press("h")
         assert seen.screen.note == "a name of this kind cannot be put on hold"

@@ -107,7 +107,7 @@ def test_moments_that_differ_by_a_round_trip_are_the_same(board):
         status = LockStatus((holder,), (waiter,), 7, 1, 1, 1, 0, 1, 0.0, None)
         board.take(view(Row("lock", "a", status, 100.0 + late)), [("lock", "a")])
         known = answer(board)["run"]
-        shown = json.loads(board.answer(known, 0, None, ("lock", "a")))["one"]
+        shown = json.loads(board.answer(known, 0, None, ("lock", "a")))["details"]
         sent.append((answer(board, board.number - 1)["rows"], shown))
     assert [rows for rows, _ in sent[1:3]] == [{}, {}]
     assert sent[3][0]["1"].keys() == {"since", "ends", "first", "queue"}

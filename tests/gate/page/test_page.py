@@ -137,14 +137,16 @@ async def test_a_name_that_is_shown_has_its_holders_and_waiters(hf, other, brows
         thread = threading.Thread(target=lambda: other.lock("a").acquire().release())
         thread.start()
         eventually(lambda: lock.status().waiting == 1)
-        state = await page.until(lambda state: state.get("one") and state["one"]["waiters"], kind="lock", name="a")
-        (holder,), (waiter,) = state["one"]["holders"], state["one"]["waiters"]
+        state = await page.until(
+            lambda state: state.get("details") and state["details"]["waiters"], kind="lock", name="a"
+        )
+        (holder,), (waiter,) = state["details"]["holders"], state["details"]["waiters"]
         assert (holder["fence"], holder["label"]) == (lease.fence, hf._driver.label)
         assert waiter["label"] == other._driver.label
         assert rows(state)["lock", "a"]["queue"] == [[waiter["since"], 0]]
-        again = await page.ask(kind="lock", name="a", shown=state["one"]["shown"])
-        assert "one" not in again
-        assert (await page.ask(kind="lock", name="unknown"))["one"] is None
+        again = await page.ask(kind="lock", name="a", shown=state["details"]["shown"])
+        assert "details" not in again
+        assert (await page.ask(kind="lock", name="unknown"))["details"] is None
     thread.join()
 
 
@@ -153,8 +155,8 @@ async def test_a_name_that_is_new_is_found_without_a_search(hf, browse, monkeypa
     page = browse()
     await page.until(lambda state: state["sum"].get("whole"))
     with hf.lock("new"):
-        state = await page.until(lambda state: state.get("one"), kind="lock", name="new")
-        assert len(state["one"]["holders"]) == 1
+        state = await page.until(lambda state: state.get("details"), kind="lock", name="new")
+        assert len(state["details"]["holders"]) == 1
 
 
 async def test_results_that_failed_or_did_not_end_are_shown(hf, other, browse, raw):

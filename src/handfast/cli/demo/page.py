@@ -11,7 +11,8 @@ import webbrowser
 from collections.abc import Iterator
 
 from handfast._api.sync.client import Handfast
-from handfast.cli.page import ACTS, address_of, server_of
+from handfast._watch.acts import ACTS
+from handfast.cli.page import address_of, server_of
 
 __all__ = ["page_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
+from handfast.cli.listening import listen_options, shown
 from handfast.cli.operate.looking import connected
 from handfast.cli.program import say
 
@@ -38,10 +39,7 @@ Exit codes:
 
 
 @click.command("exporter", epilog=EPILOG)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
-)
+@listen_options(PORT)
 @click.option(
     "--name",
     "kept",
@@ -90,7 +88,7 @@ def command(
             say(f"cannot listen on {host}:{port}: {error.strerror}")
             ctx.exit(UNAVAILABLE)
         with server:
-            say(f"http://{_shown(server.server_address)}/metrics")
+            say(f"http://{shown(server.server_address)}/metrics")
             watch.start()
             _serve_until_ended(server)
             watch.end()
@@ -108,11 +106,6 @@ def _serve_until_ended(server: ThreadingHTTPServer) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     server.serve_forever(poll_interval=0.2)
-
-
-def _shown(address: Sequence[object]) -> str:
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
 class MetricsServer(ThreadingHTTPServer):

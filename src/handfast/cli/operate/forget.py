@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import NOTHING, connected, label_option, note, operator
+from handfast.cli.operate.looking import NOTHING, connected, label_option, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, Latch, Once
@@ -37,7 +37,7 @@ Exit codes:
     show_default=True,
     help="What NAME is the name of.",
 )
-@click.option("--reason", metavar="TEXT", required=True, help="Why: for `handfast audit`.")
+@reason_option(required=True, help="Why: for `handfast audit`.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @label_option
 @server_options

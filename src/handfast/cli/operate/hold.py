@@ -10,7 +10,7 @@ import click
 from handfast.arguments import HeldKind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from handfast.cli.operate.looking import NOTHING, connected, json_option, label_option, note, operator
+from handfast.cli.operate.looking import NOTHING, connected, json_option, label_option, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -37,7 +37,7 @@ _kind = click.option("--kind", type=KINDS, default="lock", show_default=True, he
 @click.command("hold", epilog=EPILOG.format("NAME is on hold", "a pattern matches no name"))
 @_name
 @click.option("--for", "duration", callback=parse_duration, metavar="TIME", required=True, help="How long.")
-@click.option("--reason", metavar="TEXT", required=True, help="Why: for those who wait, and for `handfast show`.")
+@reason_option(required=True, help="Why: for those who wait, and for `handfast show`.")
 @_kind
 @click.option("--now", is_flag=True, help="Ask the holders to end, and take their leases if they do not.")
 @click.option(
@@ -83,7 +83,7 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 
 @click.command("unhold", epilog=EPILOG.format("the hold is over", "NAME was not on hold, or a pattern matches no name"))
 @_name
-@click.option("--reason", metavar="TEXT", default="released", show_default=True, help="Why: for `handfast show`.")
+@reason_option(default="released", show_default=True, help="Why: for `handfast show`.")
 @_kind
 @label_option
 @server_options

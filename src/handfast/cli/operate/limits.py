@@ -10,7 +10,7 @@ import click
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.looking import connected, label_option, note, operator
+from handfast.cli.operate.looking import connected, label_option, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
@@ -39,7 +39,7 @@ _name = click.argument("name", callback=parse_name)
 _keys = click.option(
     "--key", "keys", multiple=True, metavar="TEXT", help="The key of the limiter, if it has keys; repeatable."
 )
-_reason = click.option("--reason", metavar="TEXT", required=True, help="Why: for `handfast audit`.")
+_reason = reason_option(required=True, help="Why: for `handfast audit`.")
 
 
 @click.command("pause", epilog=EPILOG)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from handfast._engine.validate import check_reason
 from handfast._kinds import KINDS as ALL_KINDS
 from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
@@ -30,6 +31,7 @@ __all__ = [
     "label_option",
     "note",
     "operator",
+    "reason_option",
     "tell_unaudited",
 ]
 
@@ -50,6 +52,18 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 label_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--label", metavar="TEXT", help="Who does it, for `handfast audit` and `handfast show`.  [default: user@host]"
 )
+
+
+def reason_option(**options: Any) -> Callable[[Any], Any]:
+    """Add the option ``--reason``. A reason that the audit would refuse is refused before anything is done."""
+
+    def checked(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+        try:
+            return value if value is None else check_reason(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return click.option("--reason", metavar="TEXT", callback=checked, **options)
 
 
 def operator() -> str:

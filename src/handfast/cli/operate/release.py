@@ -19,6 +19,7 @@ from handfast.cli.operate.looking import (
     json_option,
     label_option,
     operator,
+    reason_option,
     tell_unaudited,
 )
 from handfast.cli.operate.tokens import held_by, token_option
@@ -41,9 +42,7 @@ Exit codes:
 
 @click.command("release", epilog=EPILOG)
 @click.argument("name", callback=parse_name)
-@click.option(
-    "--reason", metavar="TEXT", help="Take leases away. Why: for the holders' errors and logs, and for `handfast show`."
-)
+@reason_option(help="Take leases away. Why: for the holders' errors and logs, and for `handfast show`.")
 @token_option()
 @click.option("--kind", type=HELD_KINDS, help="What NAME is the name of, if it is held as several kinds.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

@@ -67,7 +67,8 @@ def _release(row: Row, status: LockStatus) -> Act | str:
 
 def _hold(row: Row, status: LockStatus) -> Act:
     def unhold(client: Handfast, reason: str) -> str:
-        return row.named.unhold(client, reason=reason).text("it is on hold no more")
+        done = row.named.unhold(client, reason=reason)
+        return done.text("it is on hold no more") if done.taken else "it was not on hold any more"
 
     def hold(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)

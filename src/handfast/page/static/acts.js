@@ -52,7 +52,7 @@ const DIALOGS = {
 
 function releaseText({ holders, holding, waiters, waiting, fence }) {
   const oldest = holders[0];
-  const next = waiters.find((one) => !one.heard);
+  const next = waiters.find((waiter) => !waiter.heard);
   const others = holding > 1 ? ` and ${many(holding - 1, "other")} lose their leases, the first` : " loses its lease";
   const who = h("p", "", h("b", "", shown(oldest.label)), `${others} after ${span(now() - oldest.since)}. `);
   if (next) who.append(`${count(waiting)} waiting; `, shown(next.label), " is next.");

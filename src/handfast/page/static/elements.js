@@ -9,7 +9,7 @@ export const $ = (id) => document.getElementById(id);
 export function h(tag, name = "", ...inside) {
   const element = document.createElement(tag);
   if (name) element.className = name;
-  element.append(...inside.filter((one) => one !== null && one !== undefined && one !== ""));
+  element.append(...inside.filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
 }
 
@@ -36,7 +36,7 @@ export function setShown(element, text) {
 export function fill(element, key, make) {
   if (element.key === key) return;
   element.key = key;
-  element.replaceChildren(...make().filter((one) => one !== null && one !== ""));
+  element.replaceChildren(...make().filter((child) => child !== null && child !== ""));
 }
 
 /** Fill a list, so that an element stays for as long as its key does, and the focus with it. */

@@ -259,7 +259,7 @@ export function mark(step) {
   table.marked = next.id;
   if (document.activeElement === document.body) $("grid").focus({ preventScroll: true });
   const y = $("grid-body").getBoundingClientRect().top + table.rows.indexOf(next) * rowHeight;
-  const heads = [document.querySelector(".top"), $("grid-head")].map((one) => one.getBoundingClientRect().bottom);
+  const heads = [document.querySelector(".top"), $("grid-head")].map((head) => head.getBoundingClientRect().bottom);
   const [low, high] = [Math.max(...heads), innerHeight - rowHeight - 8];
   if (y < low) scrollBy(0, y - low);
   else if (y > high) scrollBy(0, y - high);

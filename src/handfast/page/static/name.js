@@ -18,26 +18,26 @@ export function enter() {
 }
 
 /** The row, with a queue as long as the list of waiters. */
-function rowOf({ kind, name }, one) {
+function rowOf({ kind, name }, details) {
   const row = state.rows.get(`${kind}/${name}`);
-  if (!row || !one?.waiters) return row;
+  if (!row || !details?.waiters) return row;
   const flags = ({ as, heard }) => (as === "reader" ? 1 : 0) | (heard ? 2 : 0);
-  return { ...row, queue: one.waiters.length ? one.waiters.map((waiter) => [waiter.since, flags(waiter)]) : null };
+  return { ...row, queue: details.waiters.length ? details.waiters.map((waiter) => [waiter.since, flags(waiter)]) : null };
 }
 
 export function paint() {
-  const { open, one } = state;
-  const row = rowOf(open, one);
+  const { open, details } = state;
+  const row = rowOf(open, details);
   const { queue: _queue, spark: _spark, ends: _ends, ...told } = row ?? {};
   fill($("name-says"), JSON.stringify([state.sum?.whole, Boolean(row), told]), () => says(row));
-  const holders = one?.holders ?? [];
+  const holders = details?.holders ?? [];
   paintHold(row);
   paintHolders(row, holders);
-  paintQueue(row, one?.waiters ?? []);
+  paintQueue(row, details?.waiters ?? []);
   paintMinutes(row);
-  paintFacts(row, one?.remembered);
+  paintFacts(row, details?.remembered);
   paintActs(open, row, holders);
-  paintPast(open, one?.last);
+  paintPast(open, details?.last);
 }
 
 function says(row) {
@@ -70,26 +70,26 @@ function paintHolders(row, holders) {
   set($("holders-head"), row?.limit ? `Held, ${row.out ?? 0} of ${count(row.limit)}` : "Held by");
   const more = (row?.holding ?? 0) - holders.length;
   set($("holders-more"), !row?.holding ? "No one." : more > 0 && holders.length ? `${count(more)} more` : "");
-  list($("holders"), holders, (one) => one.token, (one) => {
+  list($("holders"), holders, (holder) => holder.token, (holder) => {
     const lease = h("div", "lease", bar(), h("span"));
-    const detail = h("div", "detail", h("span", "mono", `fence ${one.fence}`), ` · since ${day(one.since)} · lease ${one.token}`);
-    return h("div", "holder", h("div", "label", shown(one.label)), h("div", "for", timer(one.since)), lease, detail);
-  }, (element, one) => {
+    const detail = h("div", "detail", h("span", "mono", `fence ${holder.fence}`), ` · since ${day(holder.since)} · lease ${holder.token}`);
+    return h("div", "holder", h("div", "label", shown(holder.label)), h("div", "for", timer(holder.since)), lease, detail);
+  }, (element, holder) => {
     const [label, , lease] = element.children;
-    const left = one.ends - now();
-    drawBar(lease.firstChild, left / one.ttl, leaseLevel(left, one.ttl, one.released));
-    set(lease.lastChild, left < 0 ? "…" : one.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
-    fill(label, JSON.stringify([one.as, one.released, one.slot, one.value, one.until]), () => [shown(one.label), ...tags(one)]);
+    const left = holder.ends - now();
+    drawBar(lease.firstChild, left / holder.ttl, leaseLevel(left, holder.ttl, holder.released));
+    set(lease.lastChild, left < 0 ? "…" : holder.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
+    fill(label, JSON.stringify([holder.as, holder.released, holder.slot, holder.value, holder.until]), () => [shown(holder.label), ...tags(holder)]);
   });
 }
 
-function tags(one) {
+function tags(holder) {
   const words = [];
-  if (one.as) words.push(h("span", "tag", one.as));
-  if (one.slot !== null) words.push(h("span", "tag", `slot ${one.slot}`));
-  if (one.released) words.push(h("span", "tag", "released"));
-  if (one.until) words.push(h("span", "tag warning", "is to end in ", timer(one.until)));
-  if (one.value) words.push(h("span", "tag", shown(one.value)));
+  if (holder.as) words.push(h("span", "tag", holder.as));
+  if (holder.slot !== null) words.push(h("span", "tag", `slot ${holder.slot}`));
+  if (holder.released) words.push(h("span", "tag", "released"));
+  if (holder.until) words.push(h("span", "tag warning", "is to end in ", timer(holder.until)));
+  if (holder.value) words.push(h("span", "tag", shown(holder.value)));
   return words.flatMap((word) => [" ", word]);
 }
 
@@ -104,17 +104,17 @@ function paintQueue(row, waiters) {
     else box.append(queue(row, width, 44));
   }
   $("waiters").hidden = !waiters.length;
-  const hasRoles = waiters.some((one) => one.as);
+  const hasRoles = waiters.some((waiter) => waiter.as);
   $("waiters").classList.toggle("without-roles", !hasRoles);
-  list($("waiters").tBodies[0], waiters, (one) => one.token, (one) => {
-    const who = h("td", "label", shown(one.label), one.value ? " " : "", one.value ? h("span", "tag", shown(one.value)) : "", " ", h("span", "tag urgent"));
-    return h("tr", "", h("td", "num soft"), who, h("td", "soft", one.as), h("td", "num", timer(one.since)));
-  }, (element, one) => {
+  list($("waiters").tBodies[0], waiters, (waiter) => waiter.token, (waiter) => {
+    const who = h("td", "label", shown(waiter.label), waiter.value ? " " : "", waiter.value ? h("span", "tag", shown(waiter.value)) : "", " ", h("span", "tag urgent"));
+    return h("tr", "", h("td", "num soft"), who, h("td", "soft", waiter.as), h("td", "num", timer(waiter.since)));
+  }, (element, waiter) => {
     const [place, who, , wait] = element.children;
-    set(place, String(waiters.indexOf(one) + 1));
-    who.lastChild.hidden = !one.heard;
-    if (one.heard) set(who.lastChild, `silent for ${span(now() - one.heard)}`);
-    setTimer(wait.firstChild, one.since);
+    set(place, String(waiters.indexOf(waiter) + 1));
+    who.lastChild.hidden = !waiter.heard;
+    if (waiter.heard) set(who.lastChild, `silent for ${span(now() - waiter.heard)}`);
+    setTimer(wait.firstChild, waiter.since);
   });
   const more = length - waiters.length;
   set($("waiters-more"), !length ? "None wait." : more > 0 && waiters.length ? `${count(more)} more behind them` : "");
@@ -147,7 +147,7 @@ function paintFacts(row, remembered) {
 }
 
 /** The fence up to which leases are taken: the largest that is shown. */
-const latest = (holders) => Math.max(...holders.map((one) => one.fence));
+const latest = (holders) => Math.max(...holders.map((holder) => holder.fence));
 
 /** Why nothing can be released now; empty if a lease can be. */
 function releaseObstacle(row, holders) {
@@ -174,10 +174,10 @@ function paintActs(open, row, holders) {
 
 /** Ask for a release, or for a hold or its end. */
 export function ask(what) {
-  const { open, one } = state;
+  const { open, details } = state;
   const row = state.rows.get(`${open.kind}/${open.name}`);
   if (what === "release" && !$("act-release").disabled) {
-    const { holders, waiters } = one;
+    const { holders, waiters } = details;
     const numbers = { holding: Math.max(holders.length, row?.holding ?? 0), waiting: row?.waiting ?? 0 };
     act("release", { ...open, ...numbers, holders, waiters, fence: latest(holders) });
   } else if (what === "hold" && !$("act-hold").disabled && !$("act-hold").hidden) {
@@ -193,14 +193,14 @@ const DONE = {
 
 function paintPast(open, last) {
   const { entries, refused } = state.audit;
-  const its = entries.filter((one) => one.kind === open.kind && one.name === open.name);
-  const isNoted = last && its.some((one) => Math.abs(one.at - last.at) < 5);
+  const its = entries.filter((entry) => entry.kind === open.kind && entry.name === open.name);
+  const isNoted = last && its.some((entry) => Math.abs(entry.at - last.at) < 5);
   const past = last && !isNoted ? [{ id: `last ${last.at}`, ...last }, ...its].sort((a, b) => b.at - a.at) : its;
   $("name-past-empty").hidden = past.length > 0;
   set($("name-past-empty"), refused ? `The audit is not read: ${refused}` : "Nothing that is remembered.");
-  list($("name-past"), past.slice(0, 50), (one) => one.id, (one) => {
-    const why = !one.why ? [] : one.what === "resize" ? [` · ${one.why}`] : [" · “", shown(one.why), "”"];
-    return h("li", "", h("b", "", shown(one.by)), ` ${DONE[one.what] ?? one.what}`, h("span", "", day(one.at), ...why));
+  list($("name-past"), past.slice(0, 50), (entry) => entry.id, (entry) => {
+    const why = !entry.why ? [] : entry.what === "resize" ? [` · ${entry.why}`] : [" · “", shown(entry.why), "”"];
+    return h("li", "", h("b", "", shown(entry.by)), ` ${DONE[entry.what] ?? entry.what}`, h("span", "", day(entry.at), ...why));
   });
 }
 

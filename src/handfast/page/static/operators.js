@@ -9,13 +9,13 @@ export function paint() {
   $("audit-table").hidden = !entries.length;
   $("audit-empty").hidden = entries.length > 0;
   if (refused) set($("audit-why"), `The audit is not read: ${refused}`);
-  list($("audit-rows"), entries, (one) => one.id, (one) => {
-    const taken = one.count && one.what === "release" ? ` (${many(one.count, "lease")})` : "";
-    const link = h("a", "link mono", shown(one.name));
-    link.href = one.kind === "limiter" ? `#/limits/${encodeURIComponent(one.name)}` : nameLink(one.kind, one.name);
+  list($("audit-rows"), entries, (entry) => entry.id, (entry) => {
+    const taken = entry.count && entry.what === "release" ? ` (${many(entry.count, "lease")})` : "";
+    const link = h("a", "link mono", shown(entry.name));
+    link.href = entry.kind === "limiter" ? `#/limits/${encodeURIComponent(entry.name)}` : nameLink(entry.kind, entry.name);
     return h("tr", "",
-      h("td", "soft nowrap", day(one.at)), h("td", "nowrap", shown(one.what), taken), h("td", "label", link, " ", h("span", "soft", shown(one.kind))),
-      h("td", "label", shown(one.by)), h("td", "label", shown(one.why)));
+      h("td", "soft nowrap", day(entry.at)), h("td", "nowrap", shown(entry.what), taken), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
+      h("td", "label", shown(entry.by)), h("td", "label", shown(entry.why)));
   });
 }
 

@@ -9,22 +9,22 @@ const LONGEST = 6;
 const KEEPS_ORDER_MS = 5000;
 
 export const counts = () => ({
-  urgent: state.problems.filter((one) => one.level === "urgent").length,
-  warning: state.problems.filter((one) => one.level === "warning").length,
+  urgent: state.problems.filter((problem) => problem.level === "urgent").length,
+  warning: state.problems.filter((problem) => problem.level === "warning").length,
 });
 
 let places = new Map();
 let orderedAt = -Infinity;
 
-/** The problems; they keep their places for five seconds, and while one is marked. New ones come last until then. */
+/** The problems; they keep their places for five seconds, and while a problem is marked. New ones come last until then. */
 function ordered() {
   if (!marked.id && performance.now() > orderedAt + KEEPS_ORDER_MS) {
     orderedAt = performance.now();
-    places = new Map(state.problems.map((one, place) => [one.id, place]));
+    places = new Map(state.problems.map((problem, place) => [problem.id, place]));
   }
-  const place = (one) => places.get(one.id) ?? Infinity;
+  const place = (problem) => places.get(problem.id) ?? Infinity;
   const all = [...state.problems].sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
-  return [...all.filter((one) => one.level === "urgent"), ...all.filter((one) => one.level !== "urgent")];
+  return [...all.filter((problem) => problem.level === "urgent"), ...all.filter((problem) => problem.level !== "urgent")];
 }
 
 /** The problem that keys have marked, by its id. */
@@ -34,10 +34,10 @@ export function paint() {
   const { urgent, warning } = counts();
   set($("verdict"), verdict(urgent, warning));
   const all = ordered();
-  const other = all.filter((one) => one.level !== "urgent");
+  const other = all.filter((problem) => problem.level !== "urgent");
   $("urgent-head").hidden = !urgent;
   $("other-head").hidden = !urgent || !other.length;
-  paintProblems($("urgent"), all.filter((one) => one.level === "urgent"));
+  paintProblems($("urgent"), all.filter((problem) => problem.level === "urgent"));
   paintProblems($("other"), other);
   paintGlance();
   paintLongest();
@@ -54,15 +54,15 @@ function verdict(urgent, warning) {
 }
 
 function paintProblems(parent, problems) {
-  list(parent, problems, (one) => one.id, () => h("li", "", h("a")), (item, one) => {
+  list(parent, problems, (problem) => problem.id, () => h("li", "", h("a")), (item, problem) => {
     const link = item.firstChild;
-    link.href = one.where ? linkTo(one) : "#/doctor";
-    link.className = `problem ${one.level}${marked.id === one.id ? " marked" : ""}`;
-    fill(link, JSON.stringify([one.level, one.says, one.means]), () => {
-      const says = h("div", "says", spoken(one.level), ...one.says.map(drawn));
+    link.href = problem.where ? linkTo(problem) : "#/doctor";
+    link.className = `problem ${problem.level}${marked.id === problem.id ? " marked" : ""}`;
+    fill(link, JSON.stringify([problem.level, problem.says, problem.means]), () => {
+      const says = h("div", "says", spoken(problem.level), ...problem.says.map(drawn));
       const arrow = h("span", "arrow", "›");
       arrow.setAttribute("aria-hidden", "true");
-      return [sign(one.level), h("div", "", says, h("div", "means", ...one.means.map(drawn))), arrow];
+      return [sign(problem.level), h("div", "", says, h("div", "means", ...problem.means.map(drawn))), arrow];
     });
   });
 }
@@ -89,7 +89,7 @@ function paintGlance() {
     [mean === null ? "–" : brief(mean), "", "mean wait"],
   ];
   const make = ([, unit, what]) => h("div", "figure", h("b", "", h("span"), h("small", "", unit)), h("span", "", what));
-  list($("glance"), figures, (one) => one[2], make, (element, [figure]) => set(element.firstChild.firstChild, figure));
+  list($("glance"), figures, (figure) => figure[2], make, (element, [figure]) => set(element.firstChild.firstChild, figure));
 }
 
 function paintLongest() {
@@ -114,7 +114,7 @@ function paintLongest() {
 /** Mark the problem that is so many further down. */
 export function mark(step) {
   const all = ordered();
-  const place = Math.max(0, Math.min(all.length - 1, all.findIndex((one) => one.id === marked.id) + step));
+  const place = Math.max(0, Math.min(all.length - 1, all.findIndex((problem) => problem.id === marked.id) + step));
   marked.id = all[place]?.id ?? null;
   paint();
   document.querySelector(".problem.marked")?.scrollIntoView({ block: "nearest" });

@@ -19,20 +19,20 @@ const groups = () => Object.entries(state.results.counts);
 /** How many keys need a look. */
 export const badge = () => groups().reduce((sum, [, counts]) => sum + number(counts, "failed") + number(counts, "left"), 0);
 
-/** The records, and the runs of keys without one. */
+/** The records, and the runs of keys that have none. */
 function keys() {
-  const recorded = new Set(state.results.rows.map((one) => one.key));
+  const recorded = new Set(state.results.rows.map((record) => record.key));
   const running = [...state.rows.values()]
     .filter((row) => row.kind === "once" && row.holding && !recorded.has(row.name))
     .map((row) => ({ name: row.name.split("|")[0], key: row.name, state: "running", at: row.since, why: "" }));
-  return [...state.results.rows.filter((one) => one.state !== "done"), ...running, ...state.results.rows.filter((one) => one.state === "done")];
+  return [...state.results.rows.filter((record) => record.state !== "done"), ...running, ...state.results.rows.filter((record) => record.state === "done")];
 }
 
 let narrowed = null;
 
 export function paint(focus = narrowed) {
   narrowed = focus;
-  const all = keys().filter((one) => !focus || one.name === focus);
+  const all = keys().filter((record) => !focus || record.name === focus);
   const names = groups().filter(([name]) => !focus || name === focus);
   paintOnly("results", focus, all.length);
   $("once-empty").hidden = all.length > 0 || Boolean(focus || state.results.refused);
@@ -40,8 +40,8 @@ export function paint(focus = narrowed) {
   names.sort(([a, x], [b, y]) => number(y, "failed") + number(y, "left") - number(x, "failed") - number(x, "left") || a.localeCompare(b));
   paintNames(names);
   paintStates(all);
-  const some = all.filter((one) => chosen === "all" || one.state === chosen);
-  list($("once-rows"), some.slice(0, SHOWN), (one) => `${one.key} ${one.state} ${one.at}`, makeRow, fillRow);
+  const some = all.filter((record) => chosen === "all" || record.state === chosen);
+  list($("once-rows"), some.slice(0, SHOWN), (record) => `${record.key} ${record.state} ${record.at}`, makeRow, fillRow);
   set($("once-matches"), many(some.length, "key"));
   const left = Object.values(state.results.totals).reduce((sum, each) => sum + each, 0) - state.results.rows.length;
   set($("once-more"), state.results.refused ? `The records are not read: ${state.results.refused}`
@@ -61,7 +61,7 @@ function paintNames(names) {
 }
 
 function paintStates(all) {
-  const some = Object.keys(STATES).filter((key) => all.some((one) => one.state === key));
+  const some = Object.keys(STATES).filter((key) => all.some((record) => record.state === key));
   if (!some.includes(chosen)) chosen = "all";
   const word = (key) => (key === "all" ? "All" : STATES[key][0].toUpperCase() + STATES[key].slice(1));
   const make = (key) => button("chip", h("span", "", word(key)), () => {
@@ -71,27 +71,27 @@ function paintStates(all) {
   list($("states"), ["all", ...some], (key) => key, make, (chip, key) => {
     chip.setAttribute("aria-pressed", String(chosen === key));
     if (!chip.children[1]) chip.append(" ", h("b"));
-    set(chip.children[1], key === "all" ? "" : count(all.filter((one) => one.state === key).length));
+    set(chip.children[1], key === "all" ? "" : count(all.filter((record) => record.state === key).length));
   });
 }
 
-function makeRow(one) {
-  const mark = h("span", "state", h("i", `s-${one.state}`), STATES[one.state]);
-  const link = h("a", "link mono", shown(one.key));
-  link.href = nameLink("once", one.key);
-  const forget = button("quiet", "Forget …", () => act("forget", { kind: "once", name: one.key, state: one.state }));
-  return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(one.at)), h("td", "label"), h("td", "num"), h("td", "label soft", one.why ? shown(one.why) : ""), h("td", "num", forget));
+function makeRow(record) {
+  const mark = h("span", "state", h("i", `s-${record.state}`), STATES[record.state]);
+  const link = h("a", "link mono", shown(record.key));
+  link.href = nameLink("once", record.key);
+  const forget = button("quiet", "Forget …", () => act("forget", { kind: "once", name: record.key, state: record.state }));
+  return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(record.at)), h("td", "label"), h("td", "num"), h("td", "label soft", record.why ? shown(record.why) : ""), h("td", "num", forget));
 }
 
-function fillRow(element, one) {
-  const row = state.rows.get(`once/${one.key}`);
+function fillRow(element, record) {
+  const row = state.rows.get(`once/${record.key}`);
   const [, , since, by, waiting, , forget] = element.children;
-  setTimer(since.firstChild, one.at);
+  setTimer(since.firstChild, record.at);
   if (row?.holding) setShown(by, row.by ?? "");
   else set(by, "");
   set(waiting, row?.waiting ? count(row.waiting) : "");
-  forget.firstChild.hidden = one.state === "running";
+  forget.firstChild.hidden = record.state === "running";
   const why = obstacle("forget");
   forget.firstChild.disabled = Boolean(why);
-  forget.firstChild.title = why && `${why} In a shell: ${command("forget", { kind: "once", name: one.key })}`;
+  forget.firstChild.title = why && `${why} In a shell: ${command("forget", { kind: "once", name: record.key })}`;
 }

@@ -19,7 +19,7 @@ export const state = {
   findings: [],
   audit: { entries: [], refused: "" },
   open: null, // the name that is shown: { kind, name }
-  one: undefined, // its holders and waiters; null if the server does not know it, undefined before the first answer
+  details: undefined, // its holders and waiters; null if the server does not know it, undefined before the first answer
   outage: null, // the server does not answer
   lost: null, // the process that serves the page does not answer
   isFrozen: false,
@@ -55,7 +55,7 @@ export function follow(paint) {
 export function look(open) {
   if (open) state.isFrozen = false;
   state.open = open;
-  state.one = undefined;
+  state.details = undefined;
   shownLook = 0;
   askNow();
 }
@@ -107,15 +107,15 @@ function take(answer, open) {
   if (Math.abs(its - offset) > STEADY_S) offset = its;
   state.outage = answer.outage && { ...answer.outage, heardAt: clock() };
   if (!answer.number) {
-    state.number = 0; // looks had ended, or the process is a new one: what is shown is old until the next look
+    state.number = 0; // looks had ended, or another process answers: what is shown is old until the next look
     return;
   }
   Object.assign(state, { run: answer.run, number: answer.number, at: answer.at, sum: answer.sum });
   for (const part of ["problems", "results", "findings", "audit"]) if (answer[part]) state[part] = answer[part];
   takeRows(answer);
-  if (open === state.open && "one" in answer) {
-    state.one = answer.one;
-    shownLook = answer.one?.shown ?? 0;
+  if (open === state.open && "details" in answer) {
+    state.details = answer.details;
+    shownLook = answer.details?.shown ?? 0;
   }
 }
 

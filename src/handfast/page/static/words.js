@@ -2,7 +2,7 @@
 
 const two = (number) => String(number).padStart(2, "0");
 
-/** A duration in two units. The second one has two digits, so that its width stays. */
+/** A duration in two units. The second unit has two digits, so that its width stays. */
 export function span(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s} s`;
@@ -16,7 +16,7 @@ export const brief = (seconds) => (seconds < 10 ? `${seconds.toFixed(1)} s` : sp
 
 export const count = (number) => number.toLocaleString("en");
 
-export const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
+export const many = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
 
 /** The period of a rate: a minute, an hour, 10 seconds. */
 export function period(seconds) {
