@@ -57,6 +57,7 @@ RULES: list[tuple[str, str]] = [
     (r"\bAbstractAsync(?=[A-Z])", "Abstract"),
     (r"\bcoroutine_function\b", "plain_function"),
     (r"\bawaiting\b", "calling"),
+    (r"\bawaited_function\b", "called_function"),
     # the language
     (r"\(await ([^()]+\(\))\)", r"\1"),
     (r"\bawait ", ""),

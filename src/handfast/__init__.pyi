@@ -7,6 +7,8 @@ from handfast._api.aio.election import AsyncElection as AsyncElection
 from handfast._api.aio.election import AsyncLeadership as AsyncLeadership
 from handfast._api.aio.group import AsyncGroup as AsyncGroup
 from handfast._api.aio.group import AsyncMembership as AsyncMembership
+from handfast._api.aio.items import AsyncChange as AsyncChange
+from handfast._api.aio.items import AsyncItemLease as AsyncItemLease
 from handfast._api.aio.latch import AsyncLatch as AsyncLatch
 from handfast._api.aio.lease import AsyncLease as AsyncLease
 from handfast._api.aio.limiter import AsyncAdmission as AsyncAdmission
@@ -16,8 +18,6 @@ from handfast._api.aio.lock_all import AsyncLeaseOfAll as AsyncLeaseOfAll
 from handfast._api.aio.lock_all import AsyncLockAll as AsyncLockAll
 from handfast._api.aio.once import AsyncOnce as AsyncOnce
 from handfast._api.aio.partition import AsyncAssignment as AsyncAssignment
-from handfast._api.aio.partition import AsyncChange as AsyncChange
-from handfast._api.aio.partition import AsyncItemLease as AsyncItemLease
 from handfast._api.aio.partition import AsyncPartition as AsyncPartition
 from handfast._api.aio.rlock import AsyncRLease as AsyncRLease
 from handfast._api.aio.rlock import AsyncRLock as AsyncRLock
@@ -38,6 +38,8 @@ from handfast._api.sync.election import Election as Election
 from handfast._api.sync.election import Leadership as Leadership
 from handfast._api.sync.group import Group as Group
 from handfast._api.sync.group import Membership as Membership
+from handfast._api.sync.items import Change as Change
+from handfast._api.sync.items import ItemLease as ItemLease
 from handfast._api.sync.latch import Latch as Latch
 from handfast._api.sync.lease import Lease as Lease
 from handfast._api.sync.limiter import Admission as Admission
@@ -47,8 +49,6 @@ from handfast._api.sync.lock_all import LeaseOfAll as LeaseOfAll
 from handfast._api.sync.lock_all import LockAll as LockAll
 from handfast._api.sync.once import Once as Once
 from handfast._api.sync.partition import Assignment as Assignment
-from handfast._api.sync.partition import Change as Change
-from handfast._api.sync.partition import ItemLease as ItemLease
 from handfast._api.sync.partition import Partition as Partition
 from handfast._api.sync.rlock import RLease as RLease
 from handfast._api.sync.rlock import RLock as RLock

@@ -55,7 +55,10 @@ KINDS: Mapping[str, ObjectKind] = {
     ),
     "group": ObjectKind({"group": ("Group", "Membership")}, "group", records=("Member",), limit=MAX_PERMITS),
     "partition": ObjectKind(
-        {"partition": ("Partition", "Assignment", "Change", "ItemLease")}, "group", records=("Member",), limit=0
+        {"partition": ("Partition", "Assignment"), "items": ("Change", "ItemLease")},
+        "group",
+        records=("Member",),
+        limit=0,
     ),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
     "limiter": ObjectKind(

@@ -1,14 +1,15 @@
-"""The ``with`` blocks of an object that threads or tasks share: which lease each of them has."""
+"""The ``with`` blocks of an object: those that threads or tasks share, and which lease each of them has; or a single one."""
 
 from __future__ import annotations
 
 from types import FrameType
 from typing import Any, Generic, Protocol, Self, TypeVar
+from weakref import ref
 
 from handfast._drivers.failures import unbalanced_exit
 from handfast.errors import NotOwner
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "Entrance"]
 
 
 class Entered(Protocol):
@@ -100,3 +101,23 @@ class Blocks(Generic[L]):
         if self._owned and self._entered:
             return NotOwner(primitive.name)
         return unbalanced_exit(primitive, others=len(self._entered) > 1)
+
+
+class Entrance:
+    """Lets a single caller into a block that can be entered once, whether others come at the same time or later."""
+
+    def __init__(self, block: object, advice: str) -> None:
+        self._block = ref(block)
+        self._advice = advice
+        self._places = [True]
+
+    def claim(self) -> None:
+        """Enter. Raises RuntimeError if another caller is in, or was."""
+        try:
+            self._places.pop()  # atomic
+        except IndexError:
+            raise RuntimeError(f"{self._block()!r} can be entered once; {self._advice}") from None
+
+    def reopen(self) -> None:
+        """Let another caller in, since this one did not get in."""
+        self._places.append(True)

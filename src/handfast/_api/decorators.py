@@ -5,14 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from string import Formatter
 from types import FunctionType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from handfast._signatures import signature_of
 
-__all__ = ["CallKey", "NameTemplate", "awaiting", "calling", "check_finished", "coroutine_function", "plain_function"]
+__all__ = [
+    "CallKey",
+    "NameTemplate",
+    "awaited_function",
+    "awaiting",
+    "called_function",
+    "calling",
+    "check_called_here",
+    "check_finished",
+    "coroutine_function",
+    "plain_function",
+]
 
 UNKNOWN = 1 << 30
 """Code flags of callables that are no functions, or are marked as another kind of function than their code."""
@@ -145,6 +156,56 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
     return finishing
 
 
+def awaited_function(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Return the function that a loop of AsyncHandfast calls. Raises TypeError for one that is not awaited.
+
+    Of a lambda only the result tells.
+    """
+    _refuse_generators(function, "which a loop can't await")
+    if _is(inspect.iscoroutinefunction, function):
+        return function
+    if getattr(function, "__name__", "") != "<lambda>":
+        raise TypeError(
+            f"{_shown(function)} is not a coroutine function, and would block the event loop; use Handfast for it"
+        )
+
+    async def awaited(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        if not inspect.isawaitable(result):
+            raise TypeError(f"{_shown(function)} returned {type(result).__name__}, which can't be awaited")
+        return await result
+
+    return awaited
+
+
+def called_function(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function that a loop of Handfast calls. Raises TypeError for one whose body would run after the call.
+
+    Of the wrapper of such a function only the result tells.
+    """
+    _refuse_generators(function, "which a loop can't call")
+    check_called_here(function)
+
+    @functools.wraps(function, updated=())
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        if kind := _unfinished(result):
+            raise TypeError(
+                f"{_shown(function)} returned a {kind}, whose body would run after the call; use AsyncHandfast for it"
+            )
+        return result
+
+    return called
+
+
+def check_called_here(function: Callable[..., Any]) -> None:
+    """Raise TypeError for a coroutine function, which nothing would await."""
+    if _is(inspect.iscoroutinefunction, function):
+        raise TypeError(
+            f"{_shown(function)} is a coroutine function, and nothing would await it here; use AsyncHandfast for it"
+        )
+
+
 def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
     """Return a coroutine function for what AsyncHandfast calls for a result. Raises TypeError for what gives none.
 
@@ -215,9 +276,11 @@ def _unfinished(result: object) -> str | None:
     return type(result).__name__
 
 
-def _refuse_generators(function: Callable[..., Any]) -> None:
+def _refuse_generators(
+    function: Callable[..., Any], why: str = "which a decorator would replace; decorate its methods"
+) -> None:
     if isinstance(function, type):
-        raise TypeError(f"{_shown(function)} is a class, which a decorator would replace; decorate its methods")
+        raise TypeError(f"{_shown(function)} is a class, {why}")
     if not callable(function):
         advice = "; put @classmethod above this decorator" if isinstance(function, classmethod) else ""
         raise TypeError(f"{function!r} can't be decorated, since it can't be called{advice}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from abc import abstractmethod
 from binascii import hexlify
 from collections.abc import Callable
@@ -46,8 +47,11 @@ class Driver(OfOneProcess, Generic[C]):
         self._retry_for = retry_for
         self._release_at_exit = release_at_exit
         self._closed = False
+        self.openings: int = 0
+        """How often the client was opened again after its end."""
         self._claims: dict[bytes, ref[Claim]] = {}
         """By token, who adopts it: it gets into the leases only after a round trip."""
+        self._opening = threading.Lock()
         super().__init__()
 
     @property
@@ -96,6 +100,23 @@ class Driver(OfOneProcess, Generic[C]):
             del self._claims[token]  # the error keeps this frame
             raise already_held(name)
         return claim
+
+    def is_open_since(self, opening: int) -> bool:
+        """Return whether the client is open, and was not closed since it was opened for that time."""
+        return not self._closed and self.openings == opening
+
+    def _reopen(self) -> None:
+        """Open a client that was closed: it begins without connections and without leases."""
+        with self._opening:
+            if self._closed:
+                self._in_this_process()
+                self._start()
+                self.openings += 1
+                self._closed = False
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin with nothing: no connection and no lease."""
 
     @abstractmethod
     def _holds(self, token: bytes) -> bool:

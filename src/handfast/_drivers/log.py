@@ -112,25 +112,35 @@ def refresh_failed(name: str, error: Exception, pause_s: float) -> None:
     )
 
 
-def serve_failed(name: str, item: str, error: Exception, pause_s: float) -> None:
-    _partition.error(
-        "the function that serves %r of %r failed, and is called again in %.3g s: %s",
-        item,
+def loop_failed(
+    kind: str, name: str, function: str, error: BaseException, pause_s: float, *, of_function: bool
+) -> None:
+    """Log that a loop goes on after a failure: an error of its function, or of the server."""
+    logger, reason = logging.getLogger(f"handfast.{kind}"), type(error).__name__
+    if of_function:
+        text = "%s failed, and is called again in %.3g s: %s"
+        logger.error(text, function, pause_s, reason, exc_info=error, extra={"lock": name, "reason": reason})
+    else:
+        text = "the %s %r could not go on, and tries again in %.3g s: %s"
+        logger.warning(text, kind, name, pause_s, error or reason, extra={"lock": name, "reason": str(error) or reason})
+
+
+def items_late(name: str, seconds: float) -> None:
+    _partition.warning(
+        "the function for the items of %r has not returned for %.3g s; the items stay as they were",
         name,
-        pause_s,
-        type(error).__name__,
-        exc_info=error,
-        extra={"lock": name, "reason": type(error).__name__},
+        seconds,
+        extra={"lock": name, "reason": "the function hangs"},
     )
 
 
-def partition_failed(name: str, error: Exception, pause_s: float) -> None:
-    _partition.warning(
-        "the partition %r could not go on, and tries again in %.3g s: %s",
+def serve_hangs(name: str, item: str, seconds: float) -> None:
+    _partition.error(
+        "the function that serves %r of %r has not ended %.3g s after its lease was lost; the item is served again beside it",
+        item,
         name,
-        pause_s,
-        error,
-        extra={"lock": name, "reason": str(error)},
+        seconds,
+        extra={"lock": name, "reason": "the function hangs"},
     )
 
 

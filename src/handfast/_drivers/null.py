@@ -130,6 +130,7 @@ class NullDriver:
         self._label = label
         self._last_fence = 0
         self._closed = False
+        self.openings = 0
         self._alarms: WeakKeyDictionary[LeaseState, Any] = WeakKeyDictionary()
         """Of the leases that end, what calls `_look` then."""
         self.callbacks = self
@@ -282,6 +283,15 @@ class NullDriver:
     def look(self, steps: Steps[T], name: str, _timeout: float | None = None) -> T:
         """Perform a protocol that changes nothing."""
         return NullDriver.run(self, steps, name)
+
+    def open(self) -> None:
+        """Take calls again after `close`."""
+        if self._closed:
+            self._closed, self.openings = False, self.openings + 1
+
+    def is_open_since(self, opening: int) -> bool:
+        """Return whether it is open, and was not closed since it was opened for that time."""
+        return not self._closed and self.openings == opening
 
     def close(self, *, release: bool | None) -> None:  # noqa: ARG002 -- there is nothing to release
         """Have every further call raise ClientClosed."""

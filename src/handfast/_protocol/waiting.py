@@ -95,7 +95,7 @@ class Watch:
         for lease in self._leases.all():
             if not lease.block or not lease.is_renewed or not self._is_inside(lease.block):
                 continue
-            if shared := self._shared(lease, "lock", "once"):
+            if shared := self._shared(lease, "lock", "election", "once"):
                 raise WouldDeadlock(shared[0].name, self._advice(lease, shared[0].place.kind))
 
     def _refuse_to_block_loop(self) -> None:
@@ -111,6 +111,10 @@ class Watch:
     def _advice(self, lease: LeaseState, kind: str) -> str:
         if kind == "once":
             return "a run can't wait for its own result"
+        if kind == "election":
+            return (
+                "a leader can't campaign against itself; leave the block first, or campaign in another task or thread"
+            )
         if self._request.name == lease.request.name:
             return "use rlock() in both places, or leave the block first"
         return "acquire all names that are needed together with one lock_all()"

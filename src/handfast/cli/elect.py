@@ -6,16 +6,18 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from handfast._drivers.clock import monotonic
 from handfast._engine.defaults import DEFAULT_TERM_S
 from handfast.cli import USAGE
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from handfast.cli.holding import label_option, loss_options, max_hold_option, run_holding
+from handfast.cli.holding import fences_around, label_option, loss_options, max_hold_option, run_holding
 from handfast.cli.operate.looking import NOTHING, connected, json_option
 from handfast.cli.operate.table import printable
 from handfast.cli.program import BUSY, ProgramCommand, say
@@ -25,6 +27,7 @@ from handfast.cli.taking.acquire import release
 
 if TYPE_CHECKING:
     from handfast import Election, Leader, Leadership
+    from handfast._drivers.sync.looping import Loop
 
 __all__ = ["command"]
 
@@ -102,7 +105,7 @@ class ElectCommand(ProgramCommand):
     "--ready-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="A file that exists while COMMAND runs, with the fence in it: for readiness probes.",
+    help="A file that exists while COMMAND runs and leads, with the fence in it: for readiness probes.",
 )
 @click.option("--leader", is_flag=True, help="Print who leads: the value, or the label where there is none.")
 @click.option(
@@ -117,8 +120,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND while leading NAME, or see who leads.
 
     Waits until this candidate is elected, first come, first served, and renews the term while COMMAND runs. The end of
-    COMMAND ends the term, and the exit code is returned. If the term is lost, COMMAND is ended (see --on-lost), and this
-    candidate waits to be elected again.
+    COMMAND ends the term, and the exit code is returned. If the term is lost, or an operator asks for its end, COMMAND is
+    ended (see --on-lost), and this candidate waits to be elected again. So it does through an outage of the server.
     """
     options = Options(**given)
     if options.leader == bool(options.command):
@@ -155,40 +158,64 @@ def _show(leader: Leader | None, options: Options) -> None:
 
 def _campaign(options: Options) -> int:
     """Run the command in each term, until it ends by itself. Return the exit code."""
+    from handfast._drivers.sync.looping import Loop
+
     plan = LossPlan(options.on_lost, options.kill_after)
-    if options.ready_file is not None:  # of a candidate that was killed
-        _remove(options.ready_file)
     with connected(options.url, namespace=options.namespace, label=options.label) as client:
         election = client.election(options.name, value=options.value, ttl=options.ttl, max_hold=options.max_hold)
+        with Signals():
+            leader = election.leader()
+        if leader is not None and leader.fence in fences_around():
+            say(
+                f"{options.name!r} is led by a `handfast elect` around this one, which ends only after it; use another NAME"
+            )
+            raise click.exceptions.Exit(USAGE)
+        if options.ready_file is not None and (leader is None or not _is_of(options.ready_file, leader.fence)):
+            _remove(options.ready_file)  # of a candidate that was killed
+        loop, has_led = Loop(client._driver, "election", options.name), False  # noqa: SLF001 -- `Election.run` has one, too
         while True:
             with Signals() as signals:
                 term = None
                 try:
-                    term = _elected(election, options)
+                    term = _elected(election, options, loop, has_led=has_led)
+                    has_led = True
                     with _ready(options.ready_file, term):
                         ended = run_holding(term, options.command, signals, plan)
                 finally:  # as in `handfast run`: an interrupt finds a grant in `term`
                     if term is not None:
                         release(term)
-            if ended.told_to_end or not ended.knew_of_loss or options.on_lost == "ignore":
+            knew = ended.knew_of_loss or ended.preempted
+            if ended.told_to_end or not knew or options.on_lost == "ignore":
                 return ended.exit_code(term, options.command[0], plan)
-            say(f"{options.name!r} was lost; waiting to be elected again")
+            say(f"{options.name!r} was {'lost' if term.lost else 'given up'}; waiting to be elected again")
 
 
-def _elected(election: Election, options: Options) -> Leadership:
-    """Return a term. Raises click's Exit with the exit code that says why there is none."""
-    from handfast import AcquireTimeout, QueueFull
+def _elected(election: Election, options: Options, loop: Loop, *, has_led: bool) -> Leadership:
+    """Return a term. Raises click's Exit with the exit code that says why there is none.
 
-    try:
-        return election.acquire(timeout=options.wait)
-    except (AcquireTimeout, QueueFull) as error:
-        say(str(error))
-        raise click.exceptions.Exit(BUSY) from None
+    The server was reached before, so an outage is waited out. A refusal ends a candidate that has not led yet.
+    """
+    from handfast import AcquireTimeout, QueueFull, ServerRefused
+
+    timeout = options.wait
+    until = inf if timeout is None else monotonic() + timeout
+    while True:
+        try:
+            return election.acquire(timeout=timeout)
+        except (AcquireTimeout, QueueFull) as error:
+            say(str(error))
+            raise click.exceptions.Exit(BUSY) from None
+        except BaseException as error:
+            pause = loop.after(error)
+            if pause is None or monotonic() + pause > until or (isinstance(error, ServerRefused) and not has_led):
+                raise
+        loop.rest(pause)
+        timeout = None if timeout is None else until - monotonic()
 
 
 @contextlib.contextmanager
 def _ready(path: Path | None, term: Leadership) -> Iterator[None]:
-    """Have the file exist meanwhile."""
+    """Have the file exist meanwhile, or until the term is lost."""
     if path is None:
         yield
         return
@@ -197,10 +224,24 @@ def _ready(path: Path | None, term: Leadership) -> Iterator[None]:
     except OSError as error:
         say(f"cannot write {str(path)!r}: {error.strerror}")
         raise click.exceptions.Exit(USAGE) from None
+
+    def remove() -> None:
+        if _is_of(path, term.fence):  # else that of the next leader, where several have one path
+            _remove(path)
+
+    term.add_lost_callback(remove)
     try:
         yield
     finally:
-        _remove(path)
+        remove()
+
+
+def _is_of(path: Path, fence: int) -> bool:
+    """Return whether the file is that of the term with this fence."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip() == str(fence)
+    except OSError:
+        return False
 
 
 def _remove(path: Path) -> None:

@@ -35,6 +35,9 @@ REPLACED: dict[type, type[NullDriver]] = {
 KEPT = "caller", "is_over", "call", "receive"
 """What a driver goes on doing itself."""
 
+BOTH = "open", "close"
+"""What a driver does itself as well."""
+
 
 @contextlib.contextmanager
 def deactivate() -> Iterator[None]:
@@ -81,8 +84,8 @@ def _instead(
             return own(driver, *args, **options)
         if driver not in nulls:
             nulls[driver] = null(driver.label)
-        if name == "close":
-            NullDriver.close(nulls[driver], **options)
+        if name in BOTH:
+            getattr(NullDriver, name)(nulls[driver], **options)
             return own(driver, **options)
         return getattr(nulls[driver], name)(*args, **options)
 

@@ -8,8 +8,9 @@ import threading
 from math import inf
 
 import pytest
+import redis
 
-from handfast import AcquireTimeout, LeaseLost
+from handfast import AcquireTimeout, ClientClosed, LeaseLost
 from handfast._api.sync import announced as sync_announced
 from handfast._api.sync import election as sync_election
 from handfast._api.sync import primitive
@@ -18,10 +19,10 @@ from handfast._engine.effects import Answer, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import doubles
-from handfast._protocol import electing
+from handfast._protocol import electing, loops
 from handfast._protocol.asking import ObjectAttempt, watch
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
-from tests._support.apis import ASYNCIO, SYNC
+from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
 from tests._support.family import until_listening
@@ -226,17 +227,138 @@ async def test_what_the_function_raises_ends_the_run(api, here):
     assert await here.election("a").leader() is None
 
 
-async def test_a_lease_that_was_lost_by_another_name_ends_the_run(api, here):
-    error = LeaseLost("other", 1, "it is another one")
+@pytest.mark.parametrize(
+    "error",
+    [
+        LeaseLost("other", 1, "it is another one"),
+        ClientClosed("other"),
+        redis.exceptions.ConnectionError("of the function's own client"),
+        asyncio.CancelledError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_end_by_another_hand_is_logged_and_the_campaign_goes_on(api, here, error, monkeypatch, caplog):
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
+    terms = []
 
-    def lead(_term):
-        raise error
+    def lead(term):
+        terms.append(term.fence)
+        if len(terms) < 3:
+            raise error
+        return "led"
 
-    async def lead_async(_term):
-        raise error
+    async def lead_async(term):
+        return lead(term)
 
-    with pytest.raises(LeaseLost, match="other"):
-        await here.election("a").run(lead if api is SYNC else lead_async)
+    assert await here.election("a").run(lead if api is SYNC else lead_async) == "led"
+    assert len(set(terms)) == 3
+    logged = [one.getMessage() for one in caplog.records if one.name == "handfast.election"]
+    said = "the function that leads 'a' failed, and is called again in {} s: " + type(error).__name__
+    assert logged == [said.format("0.01"), said.format("0.02")]
+
+
+@pytest.mark.parametrize("leaves", ["it raises", "it returns"])
+async def test_a_leader_that_an_operator_asks_to_end_campaigns_again(api, here, there, raw, leaves):
+    terms = []
+
+    def lead(term):
+        terms.append(term.fence)
+        if len(terms) == 1:
+            term.wanted_event.wait()
+            if leaves == "it raises":
+                term.check()
+        return len(terms)
+
+    async def lead_async(term):
+        terms.append(term.fence)
+        if len(terms) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if leaves == "it raises":
+                    raise
+        return len(terms)
+
+    run = asyncio.create_task(settled(here.election("a").run(lead if api is SYNC else lead_async)))
+    await eventually_async(lambda: terms)
+    await until_listening(raw)
+    await settled(there.hold("a", 3600, kind="election", reason="a migration", now=True, grace=3600))
+    await until_queued(there.election("a"))
+    assert len(terms) == 1
+    assert not run.done()
+    assert await there.unhold("a", kind="election")
+    assert await run == 2
+
+
+@pytest.mark.parametrize("data", ["kept", "lost"])
+async def test_a_campaign_outlives_an_outage(api, server, there, monkeypatch, tmp_path, caplog, data):
+    """Longer than ``retry_for``: the candidate asks again for as long as the process lives."""
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url, retry_for=0) as far, await there.election("a").acquire() as other:
+            led = far.election("a")
+            run = asyncio.create_task(settled(led.run((lambda _term: "led") if api is SYNC else leads)))
+            await until_queued(there.election("a"))
+            proxy.retarget(f"unix://{tmp_path}/nowhere")
+            proxy.cut()
+            await eventually_async(lambda: "the election 'a' could not go on, and tries again in 0.01 s" in caplog.text)
+            if data == "lost":
+                await other.release()
+            proxy.retarget(server.url)
+            if data == "kept":
+                await other.release()
+            assert await run == "led"
+
+
+async def leads(_term):
+    return "led"
+
+
+async def test_a_cleanup_that_fails_after_a_loss_ends_no_campaign(api, here, there, raw, monkeypatch, caplog):
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
+    terms = []
+
+    def lead(term):
+        terms.append(term.fence)
+        if len(terms) == 1:
+            term.lost_event.wait()
+            raise LookupError("in cleaning up")
+        return "led"
+
+    async def lead_async(term):
+        terms.append(term.fence)
+        if len(terms) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise LookupError("in cleaning up")
+        return "led"
+
+    run = asyncio.create_task(settled(here.election("a").run(lead if api is SYNC else lead_async)))
+    await eventually_async(lambda: terms)
+    await until_listening(raw)
+    await there.election("a").force_release(reason="stuck")
+    assert await run == "led"
+    assert "the function that leads 'a' failed" in caplog.text
+
+
+async def test_a_function_of_the_other_api_is_refused_before_it_is_called(api, here):
+    called = []
+
+    async def coroutine(_term):
+        called.append("coroutine")
+
+    def plain(_term):
+        called.append("plain")
+
+    wrong = coroutine if api is SYNC else plain
+    with pytest.raises(TypeError, match="coroutine function"):
+        await settled(here.election("a").run(wrong))
+    assert not called
+    assert await here.election("a").history() == ()
+    with pytest.raises(TypeError, match=r"returned (a coroutine|NoneType)"):  # what a lambda gives shows only then
+        await settled(here.election("a").run(lambda term: wrong(term)))
+    assert await here.election("a").leader() is None
 
 
 async def test_tasks_that_observe_the_same_are_one_waiter(server, raw):

@@ -10,9 +10,10 @@ from collections import Counter
 import pytest
 
 from handfast import ClientClosed
-from handfast._api.aio import partition as aio_partition
-from handfast._api.sync import partition as sync_partition
+from handfast._api.sync import worker as sync_worker
+from handfast._api.sync.partition import Assignment
 from handfast._drivers.sync.jobs import Job
+from handfast._protocol import loops
 from handfast.testing import FaultProxy, cancel_everywhere, script
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import settled as still
@@ -80,8 +81,6 @@ async def working(api, client, log, who, items=ITEMS, **options):
             await task
         return
     # A run of the sync API ends with its client: here the block that it enters is entered by hand.
-    from handfast._api.sync.partition import Assignment
-
     mine = Assignment(partition._thing, log.serve(api, who))
     await asyncio.to_thread(mine.__enter__)
     yield partition
@@ -175,8 +174,7 @@ async def test_no_worker_has_more_than_the_most(api, here, there):
 
 
 async def test_what_raises_is_logged_and_called_again(api, here, caplog, monkeypatch):
-    module = aio_partition if api is ASYNCIO else sync_partition
-    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
     calls, log = Counter(), Log()
 
     def serve(item, _lease):
@@ -337,21 +335,19 @@ async def test_an_assignment_is_entered_once(api, here):
     assert await settled(here.partition("a", ["a"]).owners()) == {"a": None}
 
 
-async def test_an_error_that_ends_the_coordinator_ends_the_run(server):
-    """As an items function does whose own task was cancelled."""
+async def test_a_cancellation_of_what_the_items_function_awaits_is_logged_and_the_worker_goes_on(server, caplog):
     calls = []
 
     async def items():
         calls.append(None)
-        if len(calls) > 1:
+        if len(calls) == 2:
             raise asyncio.CancelledError
         return ["a"]
 
-    async with ASYNCIO.handfast(server.url) as client:
-        run = asyncio.create_task(client.partition("a", items, every=0.05).run(Log().serve(ASYNCIO, "one")))
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(run, 20)
-        assert not await client.partition("a", ["a"])._group.size()
+    log = Log()
+    async with ASYNCIO.handfast(server.url) as client, working(ASYNCIO, client, log, "one", items=items, every=0.05):
+        await eventually_async(lambda: len(calls) >= 4 and log.loads() == {"one": 1})
+    assert "the function for the items of 'a' failed, and is called again in" in caplog.text
 
 
 def test_a_worker_that_can_start_no_thread_goes_on_and_is_no_member_if_it_can_start_none(hf, monkeypatch, caplog):
@@ -363,23 +359,22 @@ def test_a_worker_that_can_start_no_thread_goes_on_and_is_no_member_if_it_can_st
                 raise RuntimeError("can't start new thread")
             super().__init__(function, *args)
 
-    monkeypatch.setattr(sync_partition, "Job", Limited)
-    monkeypatch.setattr(sync_partition, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(sync_worker, "Job", Limited)
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
     partition = hf.partition("a", ["a", "b"], **QUICK)
     failing[:] = ["_coordinate"]
     with pytest.raises(RuntimeError, match="new thread"):
         partition.join().__enter__()
     assert not partition._group.size()
     failing[:] = ["_hold"]
-    with sync_partition.Assignment(partition, log.serve(None, "one")):
+    with Assignment(partition, log.serve(None, "one")):
         eventually(lambda: "could not go on, and tries again in 0.01 s: can't start new thread" in caplog.text)
         failing.clear()
         eventually(lambda: log.loads() == {"one": 2})
 
 
 async def test_errors_at_the_beginning_put_a_worker_in_no_queue_of_others(api, server, here, raw, monkeypatch):
-    module = aio_partition if api is ASYNCIO else sync_partition
-    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.05)
     with FaultProxy(server.url) as proxy:
         async with api.client(proxy.url, retry_for=0) as far:
             log = Log()
@@ -475,8 +470,7 @@ def test_an_interrupt_ends_a_run_of_the_sync_api(hf):
     log = Log()
     partition = hf.partition("a", ITEMS, **QUICK)
     serve = log.serve(None, "one")
-    mine = partition.join()
-    mine._serve, mine._is_by_hand = serve, False
+    mine = Assignment(partition, serve)
 
     def run():
         with contextlib.suppress(KeyboardInterrupt), mine:

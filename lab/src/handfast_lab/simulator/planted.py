@@ -764,7 +764,7 @@ PLANTED = (
     ),
     Planted(
         "an item is never given up",
-        "handfast._api.aio.partition",
+        "handfast._api.aio.worker",
         "if is_waiting or item not in items or monotonic() >= self._move_at:",
         "if is_waiting or item not in items:",
         "workers that join have nothing to do",
@@ -772,9 +772,9 @@ PLANTED = (
     ),
     Planted(
         "who has lost the membership does not join again",
-        "handfast._api.aio.partition",
-        "if self._member.lost:",
-        "if False:",
+        "handfast._api.aio.worker",
+        "if member is None or member.lost:",
+        "if member is None:",
         "a worker that was away takes part no more",
         kind="partition",
     ),

@@ -15,6 +15,8 @@ from handfast._api.aio.operations import AsyncOperations
 from handfast._api.aio.rlock import AsyncRLock
 from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
 from handfast._api.aio.semaphore import AsyncSemaphore
+
+# sync only: from handfast._api.decorators import check_called_here
 from handfast._api.foreign import unknown_options
 from handfast._api.nesting import Nesting
 from handfast._api.per_caller import PerCaller, ReentrantHold
@@ -108,7 +110,8 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
     The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one that further threads
     share, and one that renews leases. In a cluster it is that for each primary in use.
 
-    After a fork, the child may use the client: it starts without connections and without the parent's leases.
+    After a fork, the child may use the client: it starts without connections and without the parent's leases. A client
+    that was closed may be entered again.
 
     Args:
         server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a
@@ -743,14 +746,19 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or an item stands twice.
         """
-        from handfast._api.aio.partition import AsyncPartition, Settings
-        from handfast._protocol import assigning
+        from handfast._api.aio.group import AsyncGroup
+        from handfast._api.aio.partition import AsyncPartition
+        from handfast._api.aio.worker import AsyncSettings
+        from handfast._protocol import assigning, grouping
 
         options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None, value=value)
         most = None if max_items is None else check_int(max_items, "max_items", assigning.MAX_ITEMS)
+        # sync only: if callable(items):
+        # sync only:     check_called_here(items)
         listed = items if callable(items) else assigning.check_items(items)
-        settings = Settings(listed, milliseconds(every, "every") / 1000, value, most)
-        return AsyncPartition(self._driver, KeySet(self._namespace, "partition", name), options, settings)
+        every_s, place = milliseconds(every, "every") / 1000, KeySet(self._namespace, "partition", name)
+        group = AsyncGroup(self._driver, grouping.request(place, options), "warn")
+        return AsyncPartition(AsyncSettings(self._driver, place, options, group, listed, every_s, value, most))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.
@@ -1023,8 +1031,9 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
     async def close(self, *, release: bool | None = None) -> None:
         """Close all connections. Leases that are still held run out after their ttl, or are released.
 
-        Calls that wait for a lease raise ClientClosed. The client can't be used afterwards. Leaving ``async with``
-        calls this.
+        Calls that wait for a lease raise ClientClosed, and so does every later call. Leaving ``async with`` calls this.
+        Entering ``async with`` opens the client again, for example for the second start of an application in one process:
+        without the leases that it had.
 
         Args:
             release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and
@@ -1062,6 +1071,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         return Acknowledgement(replicas, timeout_ms, empty_channel(self._namespace).encode())
 
     async def __aenter__(self) -> Self:
+        self._driver.open()
         return self
 
     async def __aexit__(

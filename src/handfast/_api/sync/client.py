@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast, get_args
 from weakref import WeakSet
 
 from handfast._api import foreign
+from handfast._api.decorators import check_called_here
 from handfast._api.foreign import unknown_options
 from handfast._api.nesting import Nesting
 from handfast._api.per_caller import PerCaller, ReentrantHold
@@ -106,7 +107,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
     The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one that further threads
     share, and one that renews leases. In a cluster it is that for each primary in use.
 
-    After a fork, the child may use the client: it starts without connections and without the parent's leases.
+    After a fork, the child may use the client: it starts without connections and without the parent's leases. A client
+    that was closed may be entered again.
 
     Args:
         server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a
@@ -743,14 +745,19 @@ class Handfast(Operations, BlockOnly, PublicObject):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or an item stands twice.
         """
-        from handfast._api.sync.partition import Partition, Settings
-        from handfast._protocol import assigning
+        from handfast._api.sync.group import Group
+        from handfast._api.sync.partition import Partition
+        from handfast._api.sync.worker import Settings
+        from handfast._protocol import assigning, grouping
 
         options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None, value=value)
         most = None if max_items is None else check_int(max_items, "max_items", assigning.MAX_ITEMS)
+        if callable(items):
+            check_called_here(items)
         listed = items if callable(items) else assigning.check_items(items)
-        settings = Settings(listed, milliseconds(every, "every") / 1000, value, most)
-        return Partition(self._driver, KeySet(self._namespace, "partition", name), options, settings)
+        every_s, place = milliseconds(every, "every") / 1000, KeySet(self._namespace, "partition", name)
+        group = Group(self._driver, grouping.request(place, options), "warn")
+        return Partition(Settings(self._driver, place, options, group, listed, every_s, value, most))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> Latch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.
@@ -1023,8 +1030,9 @@ class Handfast(Operations, BlockOnly, PublicObject):
     def close(self, *, release: bool | None = None) -> None:
         """Close all connections. Leases that are still held run out after their ttl, or are released.
 
-        Calls that wait for a lease raise ClientClosed. The client can't be used afterwards. Leaving ``with``
-        calls this.
+        Calls that wait for a lease raise ClientClosed, and so does every later call. Leaving ``with`` calls this.
+        Entering ``with`` opens the client again, for example for the second start of an application in one process:
+        without the leases that it had.
 
         Args:
             release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and
@@ -1058,6 +1066,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
         return Acknowledgement(replicas, timeout_ms, empty_channel(self._namespace).encode())
 
     def __enter__(self) -> Self:
+        self._driver.open()
         return self
 
     def __exit__(

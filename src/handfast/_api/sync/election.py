@@ -8,11 +8,14 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
+from handfast._api.decorators import called_function
 from handfast._api.sync.announced import AnnouncedLease
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.looping import Loop
 from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Answer
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.validate import check_int, reply_seconds
 from handfast._naming import name_publicly
@@ -20,7 +23,6 @@ from handfast._protocol import electing
 from handfast._protocol.asking import ObjectAttempt, watch
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
-from handfast.errors import LeaseLost
 
 if TYPE_CHECKING:
     from handfast.records import Leader, Term
@@ -66,8 +68,10 @@ class Election(Inspectable, Primitive[Leadership]):
     def run(self, lead: Callable[[Leadership], R]) -> R:
         """Campaign, and call a function for each term, until the function returns or raises.
 
-        After a loss it campaigns again, behind the other candidates. In the asyncio API the function is cancelled when
-        the term is lost. In the sync API it must look: `Lease.lost`, `Lease.check`, `Lease.lost_event`.
+        After a loss, and after an operator's hold, it campaigns again, behind the other candidates. So it does after an
+        outage, for as long as the process lives: failures of the server are logged. In the asyncio API the function is
+        cancelled when the term is lost, or its end is asked for. In the sync API it must look: `Lease.lost`,
+        `Lease.wanted`, `Lease.check`, `Lease.lost_event`.
 
         Example:
             def lead(term):
@@ -77,8 +81,9 @@ class Election(Inspectable, Primitive[Leadership]):
             hf.election("scheduler").run(lead)
 
         Args:
-            lead: Called with the lease of each term. A result that comes after the loss of its term is dropped, and so is
-                its LeaseLost.
+            lead: Called with the lease of each term. A result that comes after the loss of its term, or after its end was
+                asked for, is dropped, and so is its LeaseLost. An error that is not its own, such as the ClientClosed of
+                another client, is logged, and the campaign goes on after 1, 2, 4 … 60 seconds.
 
         Returns:
             The result of the function.
@@ -86,19 +91,25 @@ class Election(Inspectable, Primitive[Leadership]):
         Raises:
             AcquireTimeout: The election was made with a ``timeout``, and others led for so long.
             QueueFull: There are ``max_waiters`` candidates already.
-            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            ClientClosed: The client was closed.
+            TypeError: The function is of the other API: of the asyncio API only a coroutine function, or a lambda that
+                returns a coroutine, is taken; of the sync API neither.
         """
+        lead = called_function(lead)
+        loop = Loop(self._driver, "election", self.name, f"the function that leads {self.name!r}")
         while True:
-            term = None
+            term, pause = None, 0.0
             try:
                 with self.acquire() as term:
-                    return lead(term)
-            except LeaseLost:
-                if term is None or not term.lost:
+                    result = loop.call(lead, term)
+                if term.wanted is None:
+                    return result
+            except BaseException as error:
+                after = loop.after(error, term)
+                if after is None:
                     raise
+                pause = after
+            loop.rest(pause)
 
     def leader(self, *, timeout: Duration | None = None) -> Leader | None:
         """Return who leads; None without a leader. Takes a round trip and changes nothing.
@@ -121,7 +132,8 @@ class Election(Inspectable, Primitive[Leadership]):
         """Yield who leads, now and after each change that is seen; None while there is no leader.
 
         The latest leader is always seen; short terms in between may be missed. Leaders announce their terms. Of a leader
-        that dies the end of its lease tells. Tasks of an event loop that observe the same share a single request.
+        that dies the end of its lease tells. Tasks of an event loop that observe the same share a single request. During an
+        outage nothing is yielded: it is logged, and the server asked again for as long as the process lives.
 
         Example:
             for leader in election.observe():
@@ -131,21 +143,20 @@ class Election(Inspectable, Primitive[Leadership]):
             An iterator, which is asynchronous in the asyncio API.
 
         Raises:
-            ServerRefused: The server refused, for example since it is out of memory.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            ClientClosed: The client was closed.
         """
-        known = electing.NOTHING
+        known, loop = electing.NOTHING, Loop(self._driver, "election", self.name)
         while True:
-            request = self._terms.having(known=known)
-            attempt = self._driver.begin(ObjectAttempt, request)
-            steps = partial(watch, attempt, "watch", has_end=True)
-            leader = electing.leader(self._driver.watch(attempt, steps, inf))
+            leader = electing.leader(loop.ask(partial(self._after, known)))
             if known == (leader.fence if leader else 0):
                 return  # there is no server
             known = leader.fence if leader else 0
             yield leader
+
+    def _after(self, known: int) -> Answer:
+        """Wait for another leader than the known one."""
+        attempt = self._driver.begin(ObjectAttempt, self._terms.having(known=known))
+        return self._driver.watch(attempt, partial(watch, attempt, "watch", has_end=True), inf)
 
     def history(self, limit: int = MAX_TERMS) -> tuple[Term, ...]:
         """Return the last terms, the newest first. Takes a round trip and changes nothing.

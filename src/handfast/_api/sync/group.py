@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from handfast._api.sync.announced import AnnouncedLease
 from handfast._api.sync.inspectable import Inspectable
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.looping import Loop
 from handfast._engine.calls import PermitRequest
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.validate import reply_seconds
@@ -128,7 +129,8 @@ class Group(BlockOnly, Inspectable):
         """Yield the members, now and after each change.
 
         Members announce when they come and go. A death shows at the end of the lease. Changes within 50 ms count as
-        a single change. A message may be lost, so the server is also asked every five seconds.
+        a single change. A message may be lost, so the server is also asked every five seconds. During an outage nothing is
+        yielded: it is logged, and the server asked again for as long as the process lives.
 
         Example:
             for members in workers.watch():
@@ -138,14 +140,11 @@ class Group(BlockOnly, Inspectable):
             An iterator over tuples as from `members`, which is asynchronous in the asyncio API.
 
         Raises:
-            ServerRefused: The server refused, for example since it is out of memory.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            ClientClosed: The client was closed.
         """
-        known, listed = grouping.NOTHING, None
+        known, listed, loop = grouping.NOTHING, None, Loop(self._driver, "group", self.name)
         while True:
-            known, members = self._following(known, inf)
+            known, members = loop.ask(partial(self._following, known, inf))
             if members is None:
                 return  # there is no server
             if (fences := [one.fence for one in members]) != listed:  # not so if one has come and gone meanwhile

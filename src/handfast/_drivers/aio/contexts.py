@@ -36,11 +36,14 @@ class Contexts(Driver[AsyncConnector]):
     def __init__(
         self, connector: AsyncConnector, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
     ) -> None:
-        self._contexts: dict[AbstractEventLoop, Context] = {}
         self._tasks: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers = itertools.count(1)
-        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
+        self._start()
         super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
+
+    def _start(self) -> None:
+        self._contexts: dict[AbstractEventLoop, Context] = {}
+        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
 
     caller: staticmethod[[], asyncio.Task[Any] | None] = staticmethod(current_task)
 
@@ -62,6 +65,10 @@ class Contexts(Driver[AsyncConnector]):
         number = self._number(task) if known is None else known[0]
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), number, context)
 
+    def open(self) -> None:
+        """Open the client again if it was closed. What it had stays closed, and its leases stay lost."""
+        self._reopen()
+
     async def close(self, *, release: bool | None) -> None:
         """Close the connections. Release what is held on this loop, or let it run out."""
         self._closed = True
@@ -77,8 +84,7 @@ class Contexts(Driver[AsyncConnector]):
         for context in self._contexts.values():
             context.abandon()
         _parents.extend(self._contexts.values())
-        self._contexts = {}
-        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
+        self._start()
 
     def _context(self, name: str) -> Context:
         """Return the context of the running loop, which is made at first use."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["AsyncJob", "AsyncMailbox"]
 
@@ -16,6 +16,9 @@ class AsyncJob:
     """A coroutine function that runs as a task. It gets the job as its first argument."""
 
     __slots__ = ("_task", "stopping")
+
+    apart: ClassVar[bool] = False
+    """Whether an interrupt of its function is nobody's: asyncio ends the event loop with one."""
 
     def __init__(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
         self.stopping = False

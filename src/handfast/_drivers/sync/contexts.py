@@ -76,6 +76,10 @@ class Contexts(Driver[SyncConnector]):
             raise ClientClosed(request.name)
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), threading.get_native_id(), self._here)
 
+    def open(self) -> None:
+        """Open the client again if it was closed. What it had stays closed, and its leases stay lost."""
+        self._reopen()
+
     def close(self, *, release: bool | None) -> None:
         """Close the sessions, wake the threads that wait, and end the renewal thread.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["Job", "Mailbox"]
 
@@ -17,6 +17,9 @@ class Job:
     """A function that runs in a thread. It gets the job as its first argument. The thread keeps no program from its end."""
 
     __slots__ = ("_thread", "stopped")
+
+    apart: ClassVar[bool] = True
+    """Whether an interrupt of its function is nobody's: what runs in it can't end the program."""
 
     def __init__(self, function: Callable[..., object], *args: Any) -> None:
         self.stopped = threading.Event()

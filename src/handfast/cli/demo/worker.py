@@ -15,8 +15,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from handfast._api.sync.client import Handfast
+from handfast._api.sync.items import ItemLease
 from handfast._api.sync.lease import Lease
-from handfast._api.sync.partition import ItemLease
 from handfast.cli.connect import redis_client
 from handfast.fencing import StaleFence, set_if_newer
 from handfast.records import Rate
