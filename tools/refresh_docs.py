@@ -4,6 +4,7 @@ A section stands between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``. Its 
 page cannot say anything else than they do:
 
 - ``cli``: the commands, read from click;
+- ``loops``: what ends a loop that runs for as long as the process lives, from `handfast._protocol.loops`;
 - ``objects``: the classes of `handfast._kinds.KINDS`;
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
@@ -36,6 +37,8 @@ from typing import Any
 import click
 
 from handfast._kinds import KINDS
+from handfast._protocol import loops as loop_rules
+from handfast._protocol.loops import Cause, Rule
 from handfast.cli import COMMANDS
 from handfast_lint import RULES
 
@@ -144,6 +147,26 @@ def objects() -> Iterator[str]:
         if f"::: handfast.{name}\n" not in others:
             yield f"::: handfast.{name}\n    options:\n      merge_init_into_class: false"
             yield '      filters: ["!^_(?!_call__$)"]\n'
+
+
+def loops() -> Iterator[str]:
+    """Yield what follows on each end of a turn, in each kind of loop."""
+    said = {
+        Rule.END: "the caller gets the error",
+        Rule.AT_ONCE: "goes on at once",
+        Rule.SOON: f"logged; goes on after {loop_rules.FIRST_PAUSE_S:g} s",
+        Rule.LATER: f"logged; goes on after {loop_rules.FIRST_PAUSE_S:g}, 2, 4 … {loop_rules.LONGEST_PAUSE_S:g} s",
+    }
+    yield "| a turn ends since | `election.run`, `handfast elect` | `serve` and the items of a partition | `observe`, `watch` |"
+    yield "|---|---|---|---|"
+    for cause, rule in loop_rules.RULES.items():
+        repeats = Rule.LATER if cause is Cause.FAILED else rule
+        leads, serves, watches = said[rule], said[repeats], "" if cause in OF_A_FUNCTION else said[rule]
+        yield f"| {cause.value} | {leads} | {serves} | {watches} |"
+
+
+OF_A_FUNCTION = {Cause.TAKEN, Cause.FOREIGN, Cause.FAILED}
+"""Ends that a loop without a lease and without a function of the user does not have."""
 
 
 def rules() -> Iterator[str]:
@@ -401,6 +424,7 @@ def _read(name: str) -> Any:
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cli": commands,
+    "loops": loops,
     "objects": objects,
     "scripts": scripts,
     "lint": rules,

@@ -15,6 +15,7 @@ from handfast import Handfast
 from handfast._drivers import clock
 from handfast._drivers.log import LoggerApart
 from handfast._drivers.sync import renewer
+from handfast._protocol import loops
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
@@ -155,6 +156,12 @@ def other(server, raw):
 def short_ticks(monkeypatch):
     """Let the renewal thread of the sync API look at its leases 20 times a second instead of twice: losses are seen sooner."""
     monkeypatch.setattr(renewer, "TICK_S", 0.05)
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Let loops go on 10 ms after a failure, and double that."""
+    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
 
 
 @pytest.fixture

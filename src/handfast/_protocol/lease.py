@@ -50,6 +50,7 @@ FAILED = "its ttl ended before it was renewed or released; the last renewal fail
 NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
 CLOSED = "its client was closed, which released it"
+RAN_OUT = "its client was closed, and its ttl has ended since"
 FORKED = "it belongs to the process that this process was forked from"
 
 _EXPIRIES = tuple(one.partition("{")[0] for one in (EXPIRED, HELD_TOO_LONG, NOT_GIVEN_UP, PREEMPTED, FAILED))
@@ -196,6 +197,8 @@ class LeaseState:
                     held_for = self.request.max_hold
                     reason = HELD_TOO_LONG.format(held_for) if held_for < inf else NOT_GIVEN_UP
                     reason = PREEMPTED.format(self.wanted.reason) if self.wanted is not None else reason
+                elif getattr(self.owner, "is_closed", False):
+                    reason = RAN_OUT
                 self.lose(reason, self.deadline)
         return self.loss is not None
 
@@ -239,7 +242,7 @@ class LeaseState:
         reason = self.loss or ""
         if reason.startswith(_SERVER_LOST_IT):
             return "server"
-        if reason in (CLOSED, FORKED):
+        if reason in (CLOSED, RAN_OUT, FORKED):
             return "closed"
         if not reason.startswith(_EXPIRIES):
             return "revoked"
@@ -375,11 +378,11 @@ class LeaseTable(dict[bytes, LeaseState]):
             if lease.trouble is not None:
                 lease.trouble = str(error).rstrip(".")
 
-    def stop_renewing(self) -> None:
-        """Let all leases run out. Those whose holder wants to be notified of that stay in the table."""
+    def stop_renewing(self, *, are_told: bool) -> None:
+        """Let all leases run out. Those stay in the table of whose end somebody is told: their holder, or a listener."""
         for lease in self.all():
             lease.due_at = lease.deadline
-            if not lease.callbacks:
+            if not (lease.callbacks or are_told):
                 self.pop(lease.token, None)
 
     def give_up(self, now: float) -> list[LeaseState]:

@@ -19,7 +19,7 @@ from handfast._engine.effects import Answer, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import doubles
-from handfast._protocol import electing, loops
+from handfast._protocol import electing
 from handfast._protocol.asking import ObjectAttempt, watch
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
@@ -227,6 +227,7 @@ async def test_what_the_function_raises_ends_the_run(api, here):
     assert await here.election("a").leader() is None
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     "error",
     [
@@ -237,8 +238,7 @@ async def test_what_the_function_raises_ends_the_run(api, here):
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_end_by_another_hand_is_logged_and_the_campaign_goes_on(api, here, error, monkeypatch, caplog):
-    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
+async def test_an_end_by_another_hand_is_logged_and_the_campaign_goes_on(api, here, error, caplog):
     terms = []
 
     def lead(term):
@@ -290,16 +290,16 @@ async def test_a_leader_that_an_operator_asks_to_end_campaigns_again(api, here, 
     assert await run == 2
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("data", ["kept", "lost"])
-async def test_a_campaign_outlives_an_outage(api, server, there, monkeypatch, tmp_path, caplog, data):
+async def test_a_campaign_outlives_an_outage(api, server, there, caplog, data):
     """Longer than ``retry_for``: the candidate asks again for as long as the process lives."""
-    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
     with FaultProxy(server.url) as proxy:
         async with api.client(proxy.url, retry_for=0) as far, await there.election("a").acquire() as other:
             led = far.election("a")
             run = asyncio.create_task(settled(led.run((lambda _term: "led") if api is SYNC else leads)))
             await until_queued(there.election("a"))
-            proxy.retarget(f"unix://{tmp_path}/nowhere")
+            proxy.retarget("unix:///nowhere")
             proxy.cut()
             await eventually_async(lambda: "the election 'a' could not go on, and tries again in 0.01 s" in caplog.text)
             if data == "lost":
@@ -314,8 +314,8 @@ async def leads(_term):
     return "led"
 
 
-async def test_a_cleanup_that_fails_after_a_loss_ends_no_campaign(api, here, there, raw, monkeypatch, caplog):
-    monkeypatch.setattr(loops, "FIRST_PAUSE_S", 0.01)
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_cleanup_that_fails_after_a_loss_ends_no_campaign(api, here, there, raw, caplog):
     terms = []
 
     def lead(term):
@@ -356,8 +356,8 @@ async def test_a_function_of_the_other_api_is_refused_before_it_is_called(api, h
         await settled(here.election("a").run(wrong))
     assert not called
     assert await here.election("a").history() == ()
-    with pytest.raises(TypeError, match=r"returned (a coroutine|NoneType)"):  # what a lambda gives shows only then
-        await settled(here.election("a").run(lambda term: wrong(term)))
+    with pytest.raises(TypeError, match=r"returned (a coroutine|NoneType)"):
+        await settled(here.election("a").run(lambda term: wrong(term)))  # noqa: PLW0108 -- as users write it
     assert await here.election("a").leader() is None
 
 

@@ -232,6 +232,22 @@ async def test_what_a_closed_client_held_is_lost(api, server, raw):
     assert (told[1].cause, told[1].fence) == ("closed", lease.fence)
 
 
+@pytest.mark.usefixtures("short_ticks")
+async def test_what_outlives_a_closed_client_is_lost_when_its_ttl_ends(api, server, raw, suspend):
+    told, called = [], []
+    client = api.client(server.url)
+    client.on(told.append, Acquired, Lost)
+    leases = [await client.lock(name).acquire() for name in ("a", "b")]
+    leases[0].add_lost_callback(lambda: called.append("lost"))
+    await client.close(release=False)
+    assert not any(lease.lost for lease in leases)
+    assert len(told) == 2
+    suspend(3600)
+    await ends_of(told, 2)
+    assert {(one.cause, one.fence) for one in told[2:]} == {("closed", lease.fence) for lease in leases}
+    await eventually_async(lambda: called == ["lost"])
+
+
 async def test_a_detached_lease_is_released_here_and_acquired_there(here, there, told):
     others = []
     there.on(others.append, Acquired, Released)

@@ -13,11 +13,14 @@ from handfast import ClientClosed
 from handfast._api.sync import worker as sync_worker
 from handfast._api.sync.partition import Assignment
 from handfast._drivers.sync.jobs import Job
-from handfast._protocol import loops
+from handfast._engine.calls import PermitRequest
+from handfast._engine.keys import KeySet
+from handfast._engine.options import LeaseOptions
+from handfast._protocol import admin, loops
 from handfast.testing import FaultProxy, cancel_everywhere, script
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import settled as still
-from tests._support.family import NOWHERE
+from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually, eventually_async, settled
 
 ITEMS = [f"item-{number}" for number in range(12)]
@@ -237,6 +240,68 @@ async def test_who_does_not_stop_loses_the_lease_before_another_has_the_item(api
             assert {f"a|{item}" for item in log.now} == taken
             assert all(one.wanted and "did not release it in time" in one._state.loss for one in stubborn if one.lost)
             let_go.set()
+
+
+async def test_an_item_whose_function_hangs_after_a_release_is_served_again(api, here, hf, raw, caplog):
+    """A thread waits for a socket without a timeout, or a task swallows its cancellation."""
+    let_go, served = threading.Event(), []
+
+    async def serve_async(item, lease):
+        served.append(lease)
+        while len(served) == 1 and not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        await asyncio.Event().wait()
+
+    def serve(item, lease):
+        served.append(lease)
+        if len(served) == 1:
+            let_go.wait(20)
+        lease.wanted_event.wait()
+
+    bad = Log()
+    bad.serve = lambda api, _who: serve_async if api is ASYNCIO else serve
+    async with working(api, here, bad, "one", items=["a"], ttl=SOON_S):
+        await eventually_async(lambda: served)
+        await until_listening(raw)
+        item = PermitRequest(KeySet("hf", "partition", "a", ("a",)), LeaseOptions(1, renew=False))
+        assert await asyncio.to_thread(hf._driver.run, admin.force_release(item, "stuck", "operator", 0), "a") == 1
+        await eventually_async(lambda: len(served) == 2)
+        assert served[0].lost
+        assert not served[1].lost
+        assert served[1].fence > served[0].fence
+        let_go.set()
+    assert "the function that serves 'a' of 'a' has not ended" in caplog.text
+
+
+@pytest.mark.parametrize("trouble", ["hangs", "fails late"])
+async def test_items_move_while_the_function_that_knows_them_is_in_trouble(api, here, there, caplog, trouble):
+    log, over, in_trouble = Log(), threading.Event(), threading.Event()
+
+    async def items_async():
+        if in_trouble.is_set():
+            if trouble == "hangs":
+                await asyncio.to_thread(over.wait, 30)
+            raise LookupError("no database")
+        return ITEMS
+
+    def items():
+        if in_trouble.is_set():
+            if trouble == "hangs":
+                over.wait(30)
+            raise LookupError("no database")
+        return ITEMS
+
+    known = items_async if api is ASYNCIO else items
+    async with working(api, here, log, "one", items=known):
+        async with working(api, there, log, "two"):
+            await eventually_async(lambda: log.loads() == {"one": 6, "two": 6})
+            in_trouble.set()
+            said = "has not returned" if trouble == "hangs" else "the function for the items of 'a' failed"
+            await eventually_async(lambda: said in caplog.text)
+        await eventually_async(lambda: log.loads() == {"one": 12})
+        over.set()
+    assert log.doubles == []
 
 
 async def test_by_hand_an_item_stays_until_its_lease_is_released(api, here, there):

@@ -11,7 +11,7 @@ from handfast._api.sync import together
 from handfast._drivers.sync import driver, performing
 from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
 from tests._support.apis import ASYNCIO, until_queued
-from tests._support.family import NOWHERE
+from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually_async, settled
 
 WHERE = [together, driver, performing]
@@ -82,6 +82,31 @@ async def test_a_limiter_that_admits_no_more_gives_the_leases_back(here, there):
         await tenant(here).acquire(timeout=SOON_S)
     assert await tenant(here).try_acquire() is None
     await nothing_is_held(there)
+
+
+@pytest.mark.parametrize("how", ["block", "acquire"])
+async def test_a_lease_that_was_lost_during_the_wait_for_the_limiter_begins_no_block(api, here, there, raw, how):
+    limits = here.together(here.lock("job"), here.limiter("api", "1/h"))
+    await there.limiter("api", "1/h").acquire()
+
+    async def block():
+        async with limits:
+            pytest.fail("the block was entered")
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(raises(LeaseLost, limits) if how == "acquire" else lost(block))
+        await eventually_async(there.lock("job").locked)
+        await until_listening(raw)
+        assert await there.lock("job").force_release(reason="a test") == 1
+        await there.limiter("api", "1/h").reset()
+        await waiting
+    assert (await there.limiter("api", "1/h").status()).rates[0].used == 0
+    await nothing_is_held(there)
+
+
+async def lost(block):
+    with pytest.raises(LeaseLost):
+        await block()
 
 
 async def test_a_wait_for_one_ends_when_another_is_lost(here, there):

@@ -102,6 +102,54 @@ def test_the_ready_file_exists_while_the_command_runs(call, job, tmp_path):
     assert not path.exists()
 
 
+def test_the_ready_file_is_gone_when_the_term_is_lost_and_the_command_goes_on(call, job, tmp_path):
+    path = tmp_path / "ready"
+    process = call("--on-lost", "ignore", "--ready-file", str(path), "--", *CAT)
+    ready(process)
+    assert path.exists()
+    assert job.force_release(reason="maintenance") == 1
+    eventually(lambda: not path.exists())
+    done(process)
+
+
+def test_the_ready_file_of_another_leader_stays(call, job, tmp_path):
+    path = tmp_path / "ready"
+    first = call("--ready-file", str(path), "--", *CAT)
+    ready(first)
+    text = path.read_text()
+    second = call("--ready-file", str(path), "--", *CAT)
+    until_queued(job)
+    assert path.read_text() == text
+    path.write_text("the next leader's")
+    assert done(first)[0] == 0
+    ready(second)
+    assert path.read_text() == f"{job.leader().fence}\n"
+    assert done(second)[0] == 0
+
+
+def test_a_command_that_an_operator_asks_to_end_is_ended_and_the_candidate_waits_again(call, job, hf, raw):
+    process = call("--", *LISTENER)
+    ready(process)
+    fence = job.leader().fence
+    hf.hold("job", 3600, kind="election", reason="a migration", now=True, grace=60)
+    assert line_of(process) == "SIGTERM\n"
+    until_queued(job)
+    assert hf.unhold("job", kind="election")
+    ready(process)
+    assert job.leader().fence > fence
+    process.send_signal(signal.SIGTERM)
+    code, _, said = done(process)
+    assert code == 5
+    assert "'job' was given up; waiting to be elected again\n" in said
+
+
+def test_a_command_that_would_wait_for_the_one_around_it_is_refused(call, server):
+    inner = [sys.executable, "-m", "handfast", "elect", "job", "--url", server.url, "--", "true"]
+    code, _, said = done(call("--", *inner))
+    assert code == 64
+    assert "'job' is led by a `handfast elect` around this one" in said
+
+
 def test_a_ready_file_that_can_not_be_written_ends_the_term(call, job, tmp_path):
     code, _, said = done(call("--ready-file", str(tmp_path / "no" / "ready"), "--", "true"))
     assert code == 64

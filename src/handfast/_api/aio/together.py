@@ -246,8 +246,9 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                     )
                 )
                 leases.append(lease)
-            admission = await self._admitted(admitting, seconds)
-            return AsyncHeld(leases, admission)
+            held = AsyncHeld(leases, await self._admitted(admitting, seconds))
+            held.check()  # one may have been lost during the wait for the limiter
+            return held
         except BaseException as error:
             await self._abandon(attempt, attempts, error)
             raise
@@ -307,6 +308,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 lease = lease or part._lease(await self._driver.acquire(one, self._timeout))
                 leases.append(lease)
             held = AsyncHeld(leases, await self._admitted(admitting, self._timeout))
+            held.check()  # as in `acquire`
             return self._blocks.enter(frame, held)
         except BaseException as error:
             if held is not None:

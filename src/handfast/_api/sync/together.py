@@ -241,8 +241,9 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                     )
                 )
                 leases.append(lease)
-            admission = self._admitted(admitting, seconds)
-            return Held(leases, admission)
+            held = Held(leases, self._admitted(admitting, seconds))
+            held.check()  # one may have been lost during the wait for the limiter
+            return held
         except BaseException as error:
             self._abandon(attempt, attempts, error)
             raise
@@ -302,6 +303,7 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                 lease = lease or part._lease(self._driver.acquire(one, self._timeout))
                 leases.append(lease)
             held = Held(leases, self._admitted(admitting, self._timeout))
+            held.check()  # as in `acquire`
             return self._blocks.enter(frame, held)
         except BaseException as error:
             if held is not None:

@@ -127,7 +127,7 @@ class Context:
 
     @property
     def is_closed(self) -> bool:
-        return self.loop.is_closed()
+        return self._ended or self.loop.is_closed()
 
     def perform_later(self, steps: Steps[object]) -> None:
         """Perform a protocol that nothing waits for, from any thread."""

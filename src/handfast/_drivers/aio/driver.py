@@ -147,10 +147,12 @@ class AsyncDriver(Contexts):
             # sync only: if self._pid != os.getpid():  # asked here, without a frame for it
             # sync only:     self._in_this_process()
             lost = lease.lost(monotonic())
-            if lease.is_released or (lost and self._closed):
+            if lease.is_released or (lost and (self._closed or context.is_closed)):
                 return leaves and lease.loss is None
-            if context.loop is not loop or self._pid != os.getpid():  # asyncio only
-                context = self._context(lease.request.name)  # asyncio only
+            is_elsewhere = context.loop is not loop or self._pid != os.getpid()  # asyncio only
+            # sync only: is_elsewhere = False
+            if is_elsewhere or (context.is_closed and not self._closed):  # the client was opened again
+                context = self._context(lease.request.name)
             lease.owner.remove(lease)
             released = await run(context, release(lease), lease.request.name)
         # sync only: except OWN_ERRORS:

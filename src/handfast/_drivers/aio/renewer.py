@@ -130,10 +130,10 @@ class Renewer(LossNotifier):
             super().review()
 
     def stop_renewing(self) -> None:
-        """Let the leases run out. Holders with callbacks are still notified of that."""
+        """Let the leases run out. Holders with callbacks, and functions that listen, are still told of that."""
         self._stopped = True
         self._stand_in.stop()
-        self._leases.stop_renewing()
+        self._leases.stop_renewing(are_told=self._events.dispatcher is not None)
         for token in self.renewals.keys() - self._leases.keys():
             self.renewals.pop(token).cancel()
 

@@ -142,8 +142,11 @@ class SyncDriver(Contexts):
             if self._pid != os.getpid():  # asked here, without a frame for it
                 self._in_this_process()
             lost = lease.lost(monotonic())
-            if lease.is_released or (lost and self._closed):
+            if lease.is_released or (lost and (self._closed or context.is_closed)):
                 return leaves and lease.loss is None
+            is_elsewhere = False
+            if is_elsewhere or (context.is_closed and not self._closed):  # the client was opened again
+                context = self._context(lease.request.name)
             lease.owner.remove(lease)
             released = run(context, release(lease), lease.request.name)
         except OWN_ERRORS:

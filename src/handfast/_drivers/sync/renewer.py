@@ -237,6 +237,10 @@ class Renewer(LossNotifier):
                     self._acknowledged.close()
                     time.sleep(TICK_S)
             self._finish_cleanups()
+            self._leases.stop_renewing(are_told=self._events.dispatcher is not None)
+            if self._leases:
+                with contextlib.suppress(RuntimeError):  # the interpreter is ending
+                    threading.Thread(target=self._tell_ends, name="handfast-ends", daemon=True).start()
         finally:
             self._link.close()
             self._acknowledged.close()
@@ -245,6 +249,13 @@ class Renewer(LossNotifier):
             else:  # killed: the next lease starts another thread
                 self._wakes_at = inf
                 self._running.release()
+
+    def _tell_ends(self) -> None:
+        """Tell of leases that outlive their client, as they end: nothing renews them any more."""
+        while self._leases:
+            time.sleep(TICK_S)
+            for lease in self._leases.remove_expired(monotonic()):
+                self.notify_lost(lease)
 
     def _sleep(self) -> None:
         """Sleep until something is due, a tick is over while there is work, or the pipe or the session has bytes."""
