@@ -1,0 +1,1 @@
+"""Questions that every object, policy and loop answers, in both APIs."""
