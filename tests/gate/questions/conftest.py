@@ -29,7 +29,7 @@ PAUSING = ("handfast._protocol.loops", "handfast._api.aio.partition", "handfast.
 SHORT_S = 0.01
 """Seconds of each pause of a loop."""
 
-KNOWN_WRONG_S = 1.0
+KNOWN_WRONG_S = 2.0
 """Seconds to wait for an answer that is known not to come."""
 
 LEFT_BEHIND = (

@@ -16,7 +16,7 @@ def applies(row, api):
 
 
 async def cancelled():
-    """Await a task that was cancelled, while nobody cancels the caller."""
+    """Await a task that was cancelled, while its caller is not cancelled."""
     inner = asyncio.ensure_future(asyncio.sleep(0))
     inner.cancel()
     await inner

@@ -1,0 +1,56 @@
+"""An operator's ``hold(now=True)``: who is in it must leave, no one gets in, and afterwards loops go on and others get in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from handfast import LeaseLost
+from handfast._api.sync import operations
+from tests._support.family import until_listening
+from tests._support.kinds import LONG_S, OPERATED, POLL_S, until
+
+
+def applies(row, api):
+    if not row.held:
+        return "no operator holds it"
+    return None if row.shape != "calls" else "nothing is held"
+
+
+@pytest.fixture
+def asks_often(monkeypatch):
+    """Let the operator look whether all are gone more than once a second."""
+    monkeypatch.setattr(operations, "ASK_AGAIN_S", POLL_S)
+
+
+@pytest.mark.parametrize("way", ["taken", "asked"])
+@pytest.mark.usefixtures("asks_often", "short_ticks")
+async def test_hold(there, raw, row, visit, way):
+    one = visit()
+    assert await one.enters()
+    await until_listening(raw)
+    grace = LONG_S if way == "asked" else 0
+    hold = asyncio.to_thread(there.hold, "a", 2 * LONG_S, kind=row.of, reason="a migration", now=True, grace=grace)
+    holding = asyncio.create_task(hold)
+    one.may_leave = one.is_blind()
+    try:
+        await until(lambda: not one.inside)
+    finally:
+        one.may_leave = True  # else the hold would wait for it
+        await holding
+        one.may_leave = False
+    await until(lambda: not row.busy(there))
+    assert one.error is None or isinstance(one.error, LeaseLost), repr(one.error)
+    if row.loop:
+        assert not one.ended, f"the loop has ended with {one.error!r}"
+    else:
+        await until(lambda: one.ended)
+        row.forget(there)
+        one = visit()
+    before = one.begun
+    waiting = OPERATED[row.of](there)
+    assert await one.until(lambda: waiting.status().waiting), f"it does not wait: {one.error!r}"
+    assert one.begun == before, "it got in"
+    assert there.unhold("a", kind=row.of)
+    assert await one.enters(before + 1), f"after the hold: {one.error!r}"
