@@ -8,7 +8,11 @@ from tests._support.kinds import until
 
 def applies(row, api):
     return (
-        None if row.shape != "calls" and not row.endless else "no caller ends it by itself" if row.run else "no block"
+        None
+        if row.shape != "calls" and not row.endless
+        else "only its task or its client ends it"
+        if row.run
+        else "it has no block"
     )
 
 
