@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 from contextlib import nullcontext, suppress
-from importlib import import_module, util
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,12 @@ import pytest
 import handfast._drivers.aio.shared_waits
 import handfast._drivers.sync.own_waits  # noqa: F401 -- Python 3.11 may fail to parse a module within a deep stack
 from handfast import Handfast
+from handfast._protocol import loops
 from tests._support import kinds
 from tests._support.helpers import settled
 from tests._support.kinds import ROWS, Visit, until
 
 HERE = Path(__file__).parent
-
-PAUSING = ("handfast._protocol.loops", "handfast._api.aio.partition", "handfast._api.sync.partition")
-"""Modules that may have the pauses of the loops."""
 
 SHORT_S = 0.01
 """Seconds of each pause of a loop."""
@@ -95,11 +92,8 @@ def row(request):
 @pytest.fixture(autouse=True)
 def quick(request, monkeypatch):
     """Keep the pauses of loops short. What is known to be wrong is not waited for, and leaves nothing to the next test."""
-    for name in PAUSING:
-        module = import_module(name) if util.find_spec(name) else None
-        for pause in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S"):
-            if hasattr(module, pause):
-                monkeypatch.setattr(module, pause, SHORT_S)
+    for pause in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S"):
+        monkeypatch.setattr(loops, pause, SHORT_S)
     if is_known_wrong(request.node):
         monkeypatch.setattr(kinds, "bound_s", KNOWN_WRONG_S)
     yield
