@@ -280,6 +280,10 @@ class NullDriver:
             raise ClientClosed(name)
         return _perform(steps)
 
+    def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
+        """Perform a protocol."""
+        return NullDriver.run(self, steps(), name)
+
     def look(self, steps: Steps[T], name: str, _timeout: float | None = None) -> T:
         """Perform a protocol that changes nothing."""
         return NullDriver.run(self, steps, name)

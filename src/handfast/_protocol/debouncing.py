@@ -110,6 +110,6 @@ def read_status(fields: list[Any]) -> DebounceStatus:
     return DebounceStatus(1, max(0, now_us - first_us) / 1e6, max(0, due_us - now_us) / 1e6, items)
 
 
-def end(request: ObjectRequest, token: bytes, batch: Batch, *, done: bool) -> Steps[None]:
-    """Say that the items of a run are done, or are to be given to another run."""
-    yield from reply_to(request.call("done", token, until_us=batch.until_us, are_done=done))
+def end(request: ObjectRequest, token: bytes, batch: Batch) -> Steps[None]:
+    """Say that the items of a run are done."""
+    yield from reply_to(request.call("done", token, until_us=batch.until_us))

@@ -140,7 +140,7 @@ class AsyncLeaseScope:
             ended_here = guards[-1].leave(exc)
         if self._state.is_released and not ended_here:
             return
-        if not await self._leave(None if ended_here else exc):
+        if not await (self._leave_cancelled() if ended_here else self._leave(exc)):
             self._report_loss()
         elif ended_here:
             self._report_wanted()
@@ -173,6 +173,10 @@ class AsyncLeaseScope:
     def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
         return self._driver.leave(self._state, error)
+
+    def _leave_cancelled(self) -> Coroutine[Any, Any, bool]:
+        """Release at the end of a block that the lease itself has cancelled, as `_leave` does."""
+        return self._leave(None)
 
     @abstractmethod
     def _report_loss(self) -> None:

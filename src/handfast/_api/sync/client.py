@@ -873,7 +873,6 @@ class Handfast(Operations, BlockOnly, PublicObject):
                 timeout=timeout if waits else 0.0,
                 max_hold=max_hold,
                 head_start=head_start,
-                yields=False,
             ),
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function, replacing
 from handfast._api.results import Codec
+from handfast._api.sync.collecting import Collecting
 from handfast._api.sync.object import Object, undoing
-from handfast._drivers import log
-from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.validate import check_int, milliseconds, reply_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import debouncing
@@ -89,8 +87,8 @@ class Debounce(Object):
         done, and the server forgets them. If it raises, if its process dies, or if it takes longer than ``within``, another
         run gets them: an item is done at least once. If nothing runs any more, they stay for a week, for the next burst.
 
-        An item stays where it is if its call raises later, or is cancelled: it has nothing to do with which call runs. A
-        run may also get no items, where an earlier run was quicker. Calls of `wait` leave items alone: use one of both for
+        An item stays where it is if its call raises later, or is cancelled: it has nothing to do with which call runs. The
+        items that such a call had taken already are there for the next run at once. A run may also get no items, where an earlier run was quicker. Calls of `wait` leave items alone: use one of both for
         a name.
 
         Example:
@@ -114,6 +112,7 @@ class Debounce(Object):
             later call has taken over.
 
         Raises:
+            RuntimeError: The block was entered before.
             QueueFull: No run has done the last 10,000 items. This one was not taken.
             TypeError: An argument has the wrong type; or the item can't be stored.
             ValueError: An argument is out of range; or the item can't be stored, or is too large.
@@ -126,7 +125,7 @@ class Debounce(Object):
         within_ms, most = milliseconds(within, "within"), check_int(max_items, "max_items", MAX_ITEMS)
         if within_ms > MAX_WITHIN_MS:
             raise ValueError(f"within must be at most a day, not {within!r}")
-        return self._collecting(codec.encode(item)[0], codec, most, within_ms)
+        return Collecting(self._driver, self._request, codec.encode(item)[0], codec, most, within_ms)
 
     def status(self, *, timeout: Duration | None = None) -> DebounceStatus:
         """Return whether a call waits, when it runs, and how many items there are. Takes a round trip.
@@ -136,29 +135,6 @@ class Debounce(Object):
                 takes the ``socket_timeout`` of the client's settings.
         """
         return self._driver.look(debouncing.status(self._request), self.name, reply_seconds(timeout))
-
-    @contextmanager
-    def _collecting(self, item: bytes, codec: Codec, most: int, within_ms: int) -> Iterator[tuple[Any, ...]]:
-        attempt = self._driver.begin(ObjectAttempt, self._request)
-        try:
-            batch = self._driver.wait(attempt, debouncing.collect(attempt, item, most, within_ms))
-        except BaseException:
-            self._driver.undo(attempt)
-            raise
-        if batch is None:
-            yield ()
-            return
-        try:
-            yield tuple(map(codec.decode, batch.items))
-        except GeneratorExit:  # nothing may wait here; another run gets the items after ``within``
-            raise
-        except BaseException:
-            with suppress(*OWN_ERRORS):
-                self._driver.run(debouncing.end(self._request, attempt.token, batch, done=False), self.name)
-            raise
-        self._driver.run(debouncing.end(self._request, attempt.token, batch, done=True), self.name)
-        if monotonic() > batch.until:
-            log.late_batch(self.name)
 
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R | None]:
         """Decorate a function: each call of it waits, and runs it if it is the newest one then.

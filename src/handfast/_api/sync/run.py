@@ -13,7 +13,7 @@ from handfast._engine.effects import Found
 from handfast._engine.once import DROPPED, NEVER, OnceRequest, Outcome
 from handfast._naming import name_publicly
 from handfast._protocol.lease import LeaseState
-from handfast.errors import NotHeld
+from handfast.errors import NotHeld, Preempted
 
 __all__ = ["Run"]
 
@@ -129,16 +129,23 @@ class Run(Lease):
         if self._request.ending is None:
             if error is None:
                 unstorable = self._end_with(None)
+            elif isinstance(error, Preempted):
+                self._drop()
             elif self._keep_failure_ms is not None and isinstance(error, Exception):
                 self._end_as("failed", describe(error), self._keep_failure_ms)
-            elif self._request.refresh_ms != NEVER:
-                self._end_as(DROPPED, b"")
+            else:
+                self._drop()
         left = self._driver.leave(self._state, error)
         ending = self._request.ending
         self._done = left and error is None and ending is not None and ending.outcome == "done"
         if unstorable is not None and left:
             raise unstorable
         return left
+
+    def _drop(self) -> None:
+        """End without a result: the next caller runs, unless an old result counts still."""
+        if self._request.refresh_ms != NEVER:
+            self._end_as(DROPPED, b"")
 
     @property
     def _request(self) -> OnceRequest:

@@ -282,6 +282,19 @@ class AsyncDriver(Contexts):
         """
         lease.owner.perform_later(steps)
 
+    async def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
+        """Perform a protocol that may run twice. It goes on in the background if it does not end here."""
+        context = self._context(name)
+        try:
+            return await run(context, steps(), name)
+        # sync only: except OWN_ERRORS:
+        except (*OWN_ERRORS, GeneratorExit):  # asyncio only
+            context.renewer.clean_up(steps())
+            raise
+        except BaseException:
+            await clean_up(context, [steps], name)
+            raise
+
     async def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
         try:

@@ -44,5 +44,6 @@ class AsyncNullDriver(NullDriver):
     detach = _awaitable(NullDriver.detach)
     adopt = _awaitable(NullDriver.adopt)
     run = _awaitable(NullDriver.run)
+    finish = _awaitable(NullDriver.finish)
     look = _awaitable(NullDriver.look)
     close = _awaitable(NullDriver.close)

@@ -274,6 +274,18 @@ class SyncDriver(Contexts):
         """
         lease.owner.perform_later(steps)
 
+    def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
+        """Perform a protocol that may run twice. It goes on in the background if it does not end here."""
+        context = self._context(name)
+        try:
+            return run(context, steps(), name)
+        except OWN_ERRORS:
+            context.renewer.clean_up(steps())
+            raise
+        except BaseException:
+            clean_up(context, [steps], name)
+            raise
+
     def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
         try:
