@@ -146,6 +146,13 @@ class Row:
         """Return how many are in it, as the server tells."""
         return BUSY[self.of](there) + self.also(there)
 
+    def is_free(self, there: Handfast) -> bool:
+        """Return whether nothing is held after an end that was none: of items, whether the next run does them all."""
+        if self.of == "debounce":
+            with there.debounce("a", POLL_S).collect("next"):
+                pass
+        return not self.busy(there)
+
     def forget(self, there: Handfast) -> None:
         """Have the next caller run it, although a run has ended well."""
         if self.of == "once":

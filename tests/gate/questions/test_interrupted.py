@@ -53,7 +53,7 @@ async def test_interrupted(api, client, there, raw, row):
             raw.flushall()
             return
         try:
-            await until(lambda: is_free(row, there))
+            await until(lambda: row.is_free(there))
         except AssertionError:
             left.append(outcome)
 
@@ -70,11 +70,3 @@ async def test_interrupted(api, client, there, raw, row):
                 break
     assert not left
     assert struck > 1
-
-
-def is_free(row, there):
-    """Return whether nothing is held; of items, whether the next run does all of them."""
-    if row.of == "debounce":
-        with there.debounce("a", POLL_S).collect("next"):
-            pass
-    return not row.busy(there)

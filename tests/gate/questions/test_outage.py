@@ -1,4 +1,8 @@
-"""The server is away for longer than ``retry_for``, and comes back with its data or without: loops go on, and callers begin again."""
+"""The server is away for longer than ``retry_for``, in the middle or at the beginning: loops go on, and callers begin again.
+
+It comes back with its data or without. Only `partition.run` raises the error of its first attempt, as its documentation
+says: a wrong address shows at once.
+"""
 
 from __future__ import annotations
 
@@ -85,3 +89,24 @@ async def test_outage(request, row, data, tmp_path, visit):
         assert await again.enters(), repr(again.error)
         assert await again.leaves() is None
         await until(lambda: not row.busy(there))
+
+
+@pytest.mark.usefixtures("there")
+async def test_outage_at_the_beginning(request, row, tmp_path, visit):
+    api, server, client, proxy = map(request.getfixturevalue, ("api", "server", "client", "proxy"))
+    with impatience():
+        proxy.retarget(f"unix://{tmp_path}/nowhere")
+        one = visit()
+        for _ in range(2):
+            await gives_up(api, client)
+        if not row.loop or row.loop == "serves":
+            await until(lambda: one.ended)
+    proxy.retarget(server.url)
+    if one.ended and (not row.loop or row.loop == "serves"):
+        assert isinstance(one.error, redis.exceptions.ConnectionError), repr(one.error)
+        assert not one.begun
+        one = visit()
+    assert await one.enters(), f"with a server: {one.error!r}"
+    if not row.loop:
+        assert await one.leaves() is None
+        await until(lambda: not row.busy(request.getfixturevalue("there")))

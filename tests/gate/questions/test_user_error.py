@@ -75,8 +75,8 @@ async def is_raised(there, row, visit, acts):
         await one.until(lambda: one.begun > 1)  # noqa: B023 -- it is called in this round only
         if type(one.error) is not error or one.begun != 1:
             wrong[error.__name__] = f"called {one.begun} times, and raised {one.error!r}"
-        elif row.of != "debounce":  # another run is to get its items
-            await until(lambda: not row.busy(there))
+        else:
+            await until(lambda: row.is_free(there))
         row.forget(there)
     assert not wrong
 
