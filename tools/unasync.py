@@ -53,7 +53,6 @@ RULES: list[tuple[str, str]] = [
     (r"^import asyncio$", "import threading"),
     (r"\basyncio\.Event\b", "threading.Event"),
     (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bAbstractAsync(?=[A-Z])", "Abstract"),
     (r"\bcoroutine_function\b", "plain_function"),
     (r"\bawaiting\b", "calling"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from handfast._api.blocks import Entrance
-from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.effects import Steps
 from handfast._engine.objects import ObjectRequest
 from handfast._objects import AsyncBlockOnly
 from handfast._protocol import debouncing
@@ -26,12 +27,16 @@ class AsyncCollecting(AsyncBlockOnly, AbstractAsyncContextManager[tuple[Any, ...
     """Leaves an item when it is entered. Its value is the items of the run, or none where a later call runs."""
 
     def __init__(
-        self, driver: AsyncDriver, request: ObjectRequest, item: bytes, codec: Codec, most: int, within_ms: int
+        self,
+        driver: AsyncDriver,
+        request: ObjectRequest,
+        collect: Callable[[ObjectAttempt], Steps[Batch | None]],
+        decode: Callable[[bytes], Any],
     ) -> None:
         self._driver = driver
         self._request = request
-        self._collect = partial(debouncing.collect, item=item, most=most, within_ms=within_ms)
-        self._codec = codec
+        self._collect = collect
+        self._decode = decode
         self._entrance = Entrance(self, "call collect() for each item")
         self._attempt: ObjectAttempt | None = None
         self._batch: Batch | None = None
@@ -45,7 +50,7 @@ class AsyncCollecting(AsyncBlockOnly, AbstractAsyncContextManager[tuple[Any, ...
         self._attempt = attempt = self._driver.begin(ObjectAttempt, self._request)
         try:
             self._batch = batch = await self._driver.wait(attempt, self._collect(attempt))
-            return () if batch is None else tuple(map(self._codec.decode, batch.items))
+            return () if batch is None else tuple(map(self._decode, batch.items))
         except BaseException as error:  # what was taken is there for the next run
             await self._driver.undo(attempt, error)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from handfast._api.aio.collecting import AsyncCollecting
@@ -87,8 +88,8 @@ class AsyncDebounce(AsyncObject):
         run gets them: an item is done at least once. If nothing runs any more, they stay for a week, for the next burst.
 
         An item stays where it is if its call raises later, or is cancelled: it has nothing to do with which call runs. The
-        items that such a call had taken already are there for the next run at once. A run may also get no items, where an earlier run was quicker. Calls of `wait` leave items alone: use one of both for
-        a name.
+        items that such a call had taken already are there for the next run at once. A run may also get no items, where an
+        earlier run was quicker. Calls of `wait` leave items alone: use one of both for a name.
 
         Example:
             comments = hf.debounce("comments", 30.0, at_most=300.0, by="post")
@@ -124,7 +125,9 @@ class AsyncDebounce(AsyncObject):
         within_ms, most = milliseconds(within, "within"), check_int(max_items, "max_items", MAX_ITEMS)
         if within_ms > MAX_WITHIN_MS:
             raise ValueError(f"within must be at most a day, not {within!r}")
-        return AsyncCollecting(self._driver, self._request, codec.encode(item)[0], codec, most, within_ms)
+        stored = codec.encode(item)[0]
+        collect = partial(debouncing.collect, item=stored, most=most, within_ms=within_ms)
+        return AsyncCollecting(self._driver, self._request, collect, codec.decode)
 
     async def status(self, *, timeout: Duration | None = None) -> DebounceStatus:
         """Return whether a call waits, when it runs, and how many items there are. Takes a round trip.

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from handfast._api.blocks import Entrance
-from handfast._api.results import Codec
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.effects import Steps
 from handfast._engine.objects import ObjectRequest
 from handfast._objects import BlockOnly
 from handfast._protocol import debouncing
@@ -27,12 +28,16 @@ class Collecting(BlockOnly, AbstractContextManager[tuple[Any, ...]]):
     """Leaves an item when it is entered. Its value is the items of the run, or none where a later call runs."""
 
     def __init__(
-        self, driver: SyncDriver, request: ObjectRequest, item: bytes, codec: Codec, most: int, within_ms: int
+        self,
+        driver: SyncDriver,
+        request: ObjectRequest,
+        collect: Callable[[ObjectAttempt], Steps[Batch | None]],
+        decode: Callable[[bytes], Any],
     ) -> None:
         self._driver = driver
         self._request = request
-        self._collect = partial(debouncing.collect, item=item, most=most, within_ms=within_ms)
-        self._codec = codec
+        self._collect = collect
+        self._decode = decode
         self._entrance = Entrance(self, "call collect() for each item")
         self._attempt: ObjectAttempt | None = None
         self._batch: Batch | None = None
@@ -46,7 +51,7 @@ class Collecting(BlockOnly, AbstractContextManager[tuple[Any, ...]]):
         self._attempt = attempt = self._driver.begin(ObjectAttempt, self._request)
         try:
             self._batch = batch = self._driver.wait(attempt, self._collect(attempt))
-            return () if batch is None else tuple(map(self._codec.decode, batch.items))
+            return () if batch is None else tuple(map(self._decode, batch.items))
         except BaseException as error:  # what was taken is there for the next run
             self._driver.undo(attempt, error)
             raise
