@@ -97,13 +97,14 @@ nox.options.sessions = ["lint", "types", "docs", "oldest"]
 
 @nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
-    """Style, generated files, scripts, words."""
+    """Style, generated files, scripts, words, no binaries."""
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("python", "tools/unasync.py", "--check")
     session.run("python", "tools/exports.py", "--check")
     session.run("python", "tools/check_scripts.py")
     session.run("python", "tools/check_words.py")
+    session.run("python", "tools/check_binaries.py")
     session.run("handfast", "script", "check", "--strict", *LUA_FOLDERS)
 
 
