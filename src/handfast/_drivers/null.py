@@ -81,7 +81,9 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
         b"",
     ],
     "debounce_inspect": lambda _: [b"state", _now_us(), 0, 0, 0],
+    "latch_inspect": lambda _: [b"state", 0, 0, []],
     "GET": lambda _: None,
+    "HGETALL": lambda _: {},
     "SET": lambda _: b"OK",
     "DEL": lambda _: 0,
     "XADD": lambda _: b"0-1",
@@ -124,7 +126,7 @@ def _perform(steps: Steps[T], first: Answer | None = None) -> T:
 class NullDriver:
     """What both drivers do alike. Nothing here waits, so in asyncio the same methods are awaitable."""
 
-    address, hears, is_cluster, reply_s = NULL, True, False, DEFAULT_RESPONSE_S
+    address, hears, is_cluster, is_embedded, reply_s = NULL, True, False, False, DEFAULT_RESPONSE_S
 
     def __init__(self, label: str | None = None) -> None:
         self._label = label

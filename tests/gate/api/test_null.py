@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+import handfast
 from handfast import ClientClosed, HandfastError, LeaseLost, NotHeld, ServerUnsupported
+from handfast._drivers.aio.null import AsyncNullDriver
+from handfast._drivers.sync.null import SyncNullDriver
 from handfast.testing import deactivate
 from tests._support.apis import ASYNCIO
 from tests._support.helpers import eventually_async
@@ -121,6 +126,24 @@ async def test_what_needs_data_says_so(client):
         await client.scores("a").newest()
     with pytest.raises(ServerUnsupported, match="'ZADD' needs a server"):
         await client.autocomplete("a").add(["b"])
+    with pytest.raises(ServerUnsupported, match="'(INFO|CLUSTER)' needs a server"):
+        await client.check_server()
+
+
+async def test_what_shows_who_is_there_shows_no_one(client):
+    assert (await client.latch("a", 2).status()).left == 2
+    assert not await client.election("a").history()
+    assert await client.election("a").leader() is None
+    assert await client.group("a").size() == 0
+
+
+@pytest.mark.parametrize("kind", [SyncNullDriver, AsyncNullDriver])
+def test_it_has_all_that_the_api_asks_a_driver_for(kind):
+    source = "".join(path.read_text() for path in (Path(handfast.__file__).parent / "_api").rglob("*.py"))
+    asked = set(re.findall(r"\b_?driver\.([a-z]\w+)", source))
+    assert {"acquire", "is_cluster", "is_embedded", "events"} <= asked
+    null = kind()
+    assert sorted(name for name in asked if not hasattr(null, name)) == []
 
 
 async def test_wrong_arguments_are_refused_as_ever(client):
