@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
 
 __all__ = ["Nesting"]
 
@@ -12,24 +12,38 @@ MOST = 100_000
 
 
 class Nesting:
-    """The pairs of names that were taken in this order."""
+    """Of each pair of names that were taken together, the first one.
+
+    Threads share it. The step that reads a pair and stores it is a single operation of a dictionary, so of two calls at
+    the same time with contradicting orders at most one passes. No lock is held that a fork could copy.
+    """
 
     def __init__(self) -> None:
-        self._pairs: set[tuple[str, str]] = set()
+        self._first: dict[frozenset[str], str] = {}
 
-    def note(self, names: Sequence[str]) -> None:
-        """Note an order. Raises ValueError if it contradicts an earlier one, or has a name twice."""
-        for one, other in combinations(names, 2):
+    def note(self, groups: Iterable[Sequence[str]]) -> None:
+        """Note the order of groups; the names of a group are taken in one step, in no order.
+
+        Raises ValueError if it contradicts an earlier order, or has a name in two groups.
+        """
+        pairs = [pair for one, other in combinations(groups, 2) for pair in product(one, other)]
+        for one, other in pairs:
             if one == other:
                 raise ValueError(f"{_shown(one)} is taken twice; the second time waits for the first")
-            if (other, one) in self._pairs:
-                raise ValueError(
-                    f"{_shown(one)} is to be taken before {_shown(other)} here, and was after it elsewhere; two such calls would "
-                    "wait for each other: use the same order everywhere"
-                )
-        if len(self._pairs) > MOST:
-            self._pairs.clear()
-        self._pairs.update(combinations(names, 2))
+            if self._first.get(frozenset((one, other)), one) != one:
+                raise _contradiction(one, other)
+        if len(self._first) > MOST:
+            self._first.clear()
+        for one, other in pairs:
+            if self._first.setdefault(frozenset((one, other)), one) != one:
+                raise _contradiction(one, other)
+
+
+def _contradiction(one: str, other: str) -> ValueError:
+    return ValueError(
+        f"{_shown(one)} is to be taken before {_shown(other)} here, and was after it elsewhere; two such calls would "
+        "wait for each other: use the same order everywhere, or lock_all(), which takes its names in one step"
+    )
 
 
 def _shown(tag: str) -> str:

@@ -183,6 +183,40 @@ async def test_orders_that_contradict_each_other_are_refused_within_a_client(her
     here.together(here.semaphore("c", 2), here.lock("a"))
 
 
+async def test_a_decorated_call_whose_arguments_make_such_an_order_is_refused(api, plain):
+    ran = []
+    accounts = plain.together(plain.lock("account:{source}"), plain.lock("account:{target}"))
+
+    @accounts(on_busy="skip")
+    @api.function
+    def move(source, target):
+        ran.append((source, target))
+
+    await settled(move(1, 2))
+    await settled(move(2, 3))
+    with pytest.raises(ValueError, match=r"lock:account:2 is to be taken before lock:account:1 here, .* or lock_all"):
+        await settled(move(2, 1))
+    with pytest.raises(ValueError, match=r"lock:account:4 is taken twice"):
+        await settled(move(4, 4))
+    with pytest.raises(ValueError, match=r"lock:account:2 is to be taken before lock:account:1 here"):
+        plain.together(plain.lock("account:2"), plain.lock("account:1"))
+    await settled(move(1, 2))
+    assert ran == [(1, 2), (2, 3), (1, 2)]
+
+
+async def test_the_names_of_a_lock_of_all_have_no_order(api, plain):
+    plain.together(plain.lock_all(["a", "b"]), plain.lock("c"))
+    plain.together(plain.lock_all(["b", "a"]), plain.lock("c"))
+    plain.together(plain.lock("a"), plain.lock("b"))
+    with pytest.raises(ValueError, match=r"lock:c is to be taken before lock:b here"):
+        plain.together(plain.lock("c"), plain.lock_all(["b", "d"]))
+    with pytest.raises(ValueError, match=r"lock:x is taken twice"):
+        plain.together(plain.lock_all(["y", "x"]), plain.lock("x"))
+    both = plain.together(plain.lock_all(["account:{one}", "account:{other}"]), plain.lock("c"))
+    moved = both(api.function(lambda one, other: (one, other)))
+    assert [await settled(moved(*pair)) for pair in ((1, 2), (2, 1), (3, 3))] == [(1, 2), (2, 1), (3, 3)]
+
+
 async def test_a_name_that_the_caller_holds_is_refused(server):
     async with ASYNCIO.client(server.url) as client, client.lock("job"):
         with pytest.raises(WouldDeadlock):

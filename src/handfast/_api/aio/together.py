@@ -340,6 +340,8 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         """Decorate a function to hold all of them while it runs.
 
         The names of locks and semaphores may be templates, as in the decorator of a lock. Of a limiter, ``by`` makes the key.
+        A call raises ValueError if its arguments make two names the same, or an order that contradicts one in which this
+        client has taken the same names together.
 
         Example:
             @hf.together(hf.semaphore("tenant:{tenant}", 2), hf.semaphore("gpu", 8))
@@ -379,9 +381,12 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
             ]
             if limiter is not None and key is not None:
                 parts.append(limiter.keyed(*key.parts(args, kwargs)) if by else limiter)
+            made = type(self)(self._driver, parts, timeout, self._nesting)
+            if template is not None:
+                made._note_order()
             is_held = False
             try:
-                async with type(self)(self._driver, parts, timeout, self._nesting):
+                async with made:
                     is_held = True
                     return await function(*args, **kwargs)
             except (AcquireTimeout, QueueFull, RateLimited, Superseded):
@@ -390,6 +395,10 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 return None
 
         return holding
+
+    def _note_order(self) -> None:
+        """Raise ValueError if a name is taken twice, or in an order that contradicts an earlier one."""
+        self._nesting.note([[part.place.tag for part in one._request.parts] for one in self._parts])
 
     def _attempt(self) -> tuple[BaseAttempt, list[Attempt], LimitAttempt | None]:
         """Begin: return the attempt of all, which is undone as one, and that of each. All count their time from now."""
@@ -431,8 +440,7 @@ def take_together(
     made = AsyncTogether(driver, found, wait_seconds(timeout), nesting)
     if not made._parts:
         raise ValueError("together() takes a lock, a semaphore or a read-write lock at least; use the limiter alone")
-    names = [part.place.tag for one in made._parts for part in one._request.parts]
-    nesting.note(names)
+    made._note_order()
     return made
 
 
