@@ -21,6 +21,7 @@ __all__ = [
     "calling",
     "check_called_here",
     "check_finished",
+    "check_parameterless",
     "coroutine_function",
     "plain_function",
 ]
@@ -229,6 +230,22 @@ def calling(function: Callable[[], R]) -> Callable[[], R]:
             "calls asyncio.run()"
         )
     return function
+
+
+def check_parameterless(function: Callable[..., object]) -> None:
+    """Refuse a function whose calls would share one result, whatever their arguments are. Raises ValueError.
+
+    A function without a signature, as some that are written in C, will do.
+    """
+    try:
+        parameters = [*signature_of(function).parameters]
+    except ValueError:
+        return
+    if parameters:
+        raise ValueError(
+            f"{_shown(function)} has parameters ({', '.join(parameters)}), and without by= all its calls would get the result of "
+            f"one; name those that make the key, as in by={parameters[0]!r}, or pass by=() if one result is for all calls"
+        )
 
 
 def check_finished(value: object, name: str) -> None:

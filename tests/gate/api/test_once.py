@@ -798,7 +798,7 @@ async def test_each_key_is_done_once(here, there, api):
 async def test_a_decorated_function_is_run_once(api, server, raw):
     client, calls = api.client(server.url), []
 
-    @client.once("a")
+    @client.once("a", by=())
     @api.function
     def work(value, *, more=0):
         """Do it."""
@@ -809,6 +809,23 @@ async def test_a_decorated_function_is_run_once(api, server, raw):
     assert [await work(1, more=5), await work(2)] == [1, 1]
     assert calls == [6]
     await client.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (lambda user: user, "user"),
+        (lambda day=1: day, "day"),
+        (lambda *days, **more: (days, more), "days, more"),
+    ],
+)
+async def test_a_function_with_parameters_needs_a_key(plain, api, function, parameters):
+    for once in (plain.once("a"), plain.once("a", by=None), plain.once("a").keyed("x")):
+        with pytest.raises(ValueError, match=rf"has parameters \({parameters}\), and without by= .* pass by=\(\)"):
+            once(api.function(function))
+    for allowed in (api.function(function), api.function(getattr)):  # the second one has no signature
+        assert plain.once("a", by=())(allowed).__name__ == allowed.__name__
+    assert plain.once("a")(api.function(getattr)).__name__ == "getattr"
 
 
 async def test_a_decorated_function_is_run_once_for_its_arguments(api, server, raw):

@@ -838,7 +838,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
             head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a call that waits counts as earlier
                 than it came. As in `lock`.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several; see
-                `Once.keyed`.
+                `Once.keyed`. A function with parameters needs it; ``()`` gives all calls one result.
             dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as
                 they are.
             loads: Function that turns these bytes into the result. It belongs to ``dumps``.
@@ -880,7 +880,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
         )
         if failure_ms is None and not rerun:
             failure_ms = keep_ms
-        options = OnceOptions(Codec(dumps, loads), failure_ms, rerun, waits, parameter_names(by))
+        key = None if by is None else parameter_names(by)
+        options = OnceOptions(Codec(dumps, loads), failure_ms, rerun, waits, key)
         return Once(self._driver, request, options)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Self, TypeV
 
 from handfast._api import foreign
 from handfast._api.blocks import Blocks
-from handfast._api.decorators import CallKey, calling, plain_function, replacing
+from handfast._api.decorators import CallKey, calling, check_parameterless, plain_function, replacing
 from handfast._api.foreign import unknown_options
 from handfast._api.results import Codec
 from handfast._api.sync.inspectable import Revocable
@@ -49,7 +49,8 @@ class OnceOptions(NamedTuple):
     keep_failure_ms: int | None
     reruns: bool
     waits: bool
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...] | None = None
+    """The parameters that make the key; None if none were named, and an empty tuple if that is meant."""
 
 
 class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
@@ -277,8 +278,9 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Decorate a function: a call returns the recorded result, or runs the function and records what it returns.
 
-        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make; without, for one
-        and the same.
+        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make. Without it, the
+        function may have no parameters: each call would get the result of the first one, whatever its arguments are.
+        ``by=()`` says that this is meant.
 
         Example:
             @hf.once("report", by=("user", "day"), keep=3600)
@@ -289,12 +291,14 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
-                arguments in the names of locks: use ``by``.
+            ValueError: ``by`` names what is no parameter of the function, or is missing for a function with parameters;
+                or the name has braces, which stand for arguments in the names of locks: use ``by``.
         """
         function = plain_function(function)
-        by = self._options.by
+        by = self._options.by or ()
         key = CallKey(by, function, self.name)
+        if self._options.by is None:
+            check_parameterless(function)
 
         @replacing(function)
         def running(*args: P.args, **kwargs: P.kwargs) -> R:
