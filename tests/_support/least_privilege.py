@@ -31,6 +31,7 @@ USED = {
     "test_head_start": ["limiter", "lock", "once", "rwlock", "semaphore"],
     "test_hold": ["election", "lock", "names", "once", "rwlock", "semaphore"],
     "test_together": ["limiter", "lock", "lock_all", "rwlock", "semaphore"],
+    "test_tries": ["limiter", "lock", "lock_all", "once", "rwlock", "semaphore"],
     "test_lost_calls": ["lock"],
     "test_sync_faults": ["lock"],
     "test_aio_cancel": ["lock"],

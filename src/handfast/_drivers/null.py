@@ -210,7 +210,15 @@ class NullDriver:
             raise ClientClosed(request.name)
         return kind(request, hexlify(os.urandom(16)), monotonic())
 
-    def wait(self, _attempt: BaseAttempt, steps: Steps[T], _until: float = 0.0, *, once: bool = False) -> T:  # noqa: ARG002 -- nothing is waited for
+    def wait(
+        self,
+        _attempt: BaseAttempt,
+        steps: Steps[T],
+        _until: float = 0.0,
+        *,
+        once: bool = False,  # noqa: ARG002 -- nothing is waited for
+        timeout: float | None = None,  # noqa: ARG002 -- see above
+    ) -> T:
         """Perform the protocol of such an attempt."""
         return _perform(steps)
 

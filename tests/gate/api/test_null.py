@@ -126,7 +126,7 @@ async def test_what_needs_data_says_so(client):
         await client.scores("a").newest()
     with pytest.raises(ServerUnsupported, match="'ZADD' needs a server"):
         await client.autocomplete("a").add(["b"])
-    with pytest.raises(ServerUnsupported, match="'(INFO|CLUSTER)' needs a server"):
+    with pytest.raises(ServerUnsupported, match=r"'(INFO|CLUSTER)' needs a server"):
         await client.check_server()
 
 

@@ -210,7 +210,13 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
 
     @undoing
     def try_acquire(
-        self, attempt: limiting.LimitAttempt, /, *_args: Never, cost: int = 1, **_options: Never
+        self,
+        attempt: limiting.LimitAttempt,
+        /,
+        *_args: Never,
+        cost: int = 1,
+        timeout: Duration | None = None,
+        **_options: Never,
     ) -> Awaitable[AsyncAdmission]:
         """Be admitted if the call fits now and no one waits. Does not wait.
 
@@ -219,6 +225,9 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
 
         Args:
             cost: What the call counts for, from 1 to the smallest limit.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try
@@ -226,17 +235,18 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
 
         Raises:
             LimitExceeded: An operator has set a rate with a limit below the cost.
-            TypeError: ``cost`` is not an int.
-            ValueError: ``cost`` is out of range.
+            TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``cost`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
+        reply_s = None if timeout is None else reply_seconds(timeout)  # most calls spare the frame
         if cost != 1 or type(cost) is not int:
             attempt.request = self._costing(cost)
-        return self._admission(attempt, 0)
+        return self._admission(attempt, 0, reply_s)
 
     async def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
@@ -396,17 +406,25 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
             request = request.under(())
         return request.with_cost(cost)
 
-    async def _admitted(self, attempt: limiting.LimitAttempt, timeout: float | None) -> AsyncAdmission:
+    async def _admitted(
+        self, attempt: limiting.LimitAttempt, timeout: float | None, reply_s: float | None = None
+    ) -> AsyncAdmission:
         """Wait to be admitted. Raises RateLimited."""
-        admission = await self._admission(attempt, timeout)
+        admission = await self._admission(attempt, timeout, reply_s)
         if not admission:
             raise RateLimited(self.name, timeout or 0, admission.retry_after)
         return admission
 
-    async def _admission(self, attempt: limiting.LimitAttempt, timeout: float | None) -> AsyncAdmission:
-        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one."""
+    async def _admission(
+        self, attempt: limiting.LimitAttempt, timeout: float | None, reply_s: float | None = None
+    ) -> AsyncAdmission:
+        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one.
+
+        Without one, the server has ``reply_s`` seconds to answer.
+        """
         until = inf if timeout is None else attempt.asked_at + timeout
-        decision = await self._driver.wait(attempt, limiting.acquire(attempt, until), until, once=timeout == 0)
+        steps = limiting.acquire(attempt, until)
+        decision = await self._driver.wait(attempt, steps, until, once=timeout == 0, timeout=reply_s)
         if not decision.admitted:
             await self._driver.undo(attempt)
         is_nearly_full = decision.remaining * limiting.NEARLY_FULL <= attempt.request.most

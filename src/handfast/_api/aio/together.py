@@ -287,7 +287,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                     return None
                 leases.append(lease)
             try:
-                admission = await self._admitted(admitting, 0)
+                admission = await self._admitted(admitting, 0, seconds)
             except RateLimited as error:
                 await self._abandon(attempt, attempts, error)
                 return None
@@ -407,11 +407,13 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
         return _Whole([*parts, *([admitting] if admitting else [])]), attempts, admitting
 
-    async def _admitted(self, attempt: LimitAttempt | None, timeout: float | None) -> AsyncAdmission | None:
+    async def _admitted(
+        self, attempt: LimitAttempt | None, timeout: float | None, reply_s: float | None = None
+    ) -> AsyncAdmission | None:
         """Be admitted by the limiter, if there is one."""
         if attempt is None or self._limiter is None:
             return None
-        return await self._limiter._admitted(attempt, timeout)
+        return await self._limiter._admitted(attempt, timeout, reply_s)
 
     async def _abandon(
         self, attempt: BaseAttempt, attempts: Sequence[Attempt], error: BaseException | None = None

@@ -211,7 +211,13 @@ class Limiter(BlockOnly, Object):
 
     @undoing
     def try_acquire(
-        self, attempt: limiting.LimitAttempt, /, *_args: Never, cost: int = 1, **_options: Never
+        self,
+        attempt: limiting.LimitAttempt,
+        /,
+        *_args: Never,
+        cost: int = 1,
+        timeout: Duration | None = None,
+        **_options: Never,
     ) -> Admission:
         """Be admitted if the call fits now and no one waits. Does not wait.
 
@@ -220,6 +226,9 @@ class Limiter(BlockOnly, Object):
 
         Args:
             cost: What the call counts for, from 1 to the smallest limit.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try
@@ -227,17 +236,18 @@ class Limiter(BlockOnly, Object):
 
         Raises:
             LimitExceeded: An operator has set a rate with a limit below the cost.
-            TypeError: ``cost`` is not an int.
-            ValueError: ``cost`` is out of range.
+            TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``cost`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
+        reply_s = None if timeout is None else reply_seconds(timeout)  # most calls spare the frame
         if cost != 1 or type(cost) is not int:
             attempt.request = self._costing(cost)
-        return self._admission(attempt, 0)
+        return self._admission(attempt, 0, reply_s)
 
     def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
@@ -397,17 +407,25 @@ class Limiter(BlockOnly, Object):
             request = request.under(())
         return request.with_cost(cost)
 
-    def _admitted(self, attempt: limiting.LimitAttempt, timeout: float | None) -> Admission:
+    def _admitted(
+        self, attempt: limiting.LimitAttempt, timeout: float | None, reply_s: float | None = None
+    ) -> Admission:
         """Wait to be admitted. Raises RateLimited."""
-        admission = self._admission(attempt, timeout)
+        admission = self._admission(attempt, timeout, reply_s)
         if not admission:
             raise RateLimited(self.name, timeout or 0, admission.retry_after)
         return admission
 
-    def _admission(self, attempt: limiting.LimitAttempt, timeout: float | None) -> Admission:
-        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one."""
+    def _admission(
+        self, attempt: limiting.LimitAttempt, timeout: float | None, reply_s: float | None = None
+    ) -> Admission:
+        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one.
+
+        Without one, the server has ``reply_s`` seconds to answer.
+        """
         until = inf if timeout is None else attempt.asked_at + timeout
-        decision = self._driver.wait(attempt, limiting.acquire(attempt, until), until, once=timeout == 0)
+        steps = limiting.acquire(attempt, until)
+        decision = self._driver.wait(attempt, steps, until, once=timeout == 0, timeout=reply_s)
         if not decision.admitted:
             self._driver.undo(attempt)
         is_nearly_full = decision.remaining * limiting.NEARLY_FULL <= attempt.request.most

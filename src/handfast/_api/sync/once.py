@@ -198,13 +198,22 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             self._driver.undo(attempt, error)
             raise
 
-    def try_acquire(self, *_args: Never, fingerprint: str | bytes | None = None, **_options: Never) -> Run | None:
+    def try_acquire(
+        self,
+        *_args: Never,
+        fingerprint: str | bytes | None = None,
+        timeout: Duration | None = None,
+        **_options: Never,
+    ) -> Run | None:
         """Find the result, or become the one that runs, without waiting.
 
         Takes one round trip; two with ``rerun=False``.
 
         Args:
             fingerprint: As in `run`.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for, until
+                it gives a result or a lease; it has a quarter of a second at least. None takes the ``socket_timeout`` of
+                the client's settings, 5 s by default.
 
         Returns:
             The run; None if another caller runs it, or others wait for that.
@@ -213,17 +222,18 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
             KeyReused: The key was used with another fingerprint.
             LeaseLost: With ``rerun=False``: the run was lost before it was recorded that it begins.
-            TypeError: ``fingerprint`` is neither a str nor bytes.
-            ValueError: ``fingerprint`` is empty, or ``loads`` can't read the result.
+            TypeError: ``fingerprint`` is neither a str nor bytes, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``fingerprint`` is empty, ``timeout`` is out of range, or ``loads`` can't read the result.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
+        seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._for_call(None, fingerprint))
         try:
-            state = self._driver.try_acquire(attempt)
+            state = self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._run_of(attempt, state)
         except BaseException as error:
             self._driver.undo(attempt, error)

@@ -282,7 +282,7 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
                     return None
                 leases.append(lease)
             try:
-                admission = self._admitted(admitting, 0)
+                admission = self._admitted(admitting, 0, seconds)
             except RateLimited as error:
                 self._abandon(attempt, attempts, error)
                 return None
@@ -400,11 +400,13 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
         parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
         return _Whole([*parts, *([admitting] if admitting else [])]), attempts, admitting
 
-    def _admitted(self, attempt: LimitAttempt | None, timeout: float | None) -> Admission | None:
+    def _admitted(
+        self, attempt: LimitAttempt | None, timeout: float | None, reply_s: float | None = None
+    ) -> Admission | None:
         """Be admitted by the limiter, if there is one."""
         if attempt is None or self._limiter is None:
             return None
-        return self._limiter._admitted(attempt, timeout)
+        return self._limiter._admitted(attempt, timeout, reply_s)
 
     def _abandon(self, attempt: BaseAttempt, attempts: Sequence[Attempt], error: BaseException | None = None) -> None:
         """Give back what was acquired so far."""

@@ -99,13 +99,22 @@ class SyncDriver(Contexts):
             return None
         return self._hold(attempt, grant)
 
-    def wait(self, attempt: BaseAttempt, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
+    def wait(
+        self,
+        attempt: BaseAttempt,
+        steps: Steps[T],
+        until: float = inf,
+        *,
+        once: bool = False,
+        timeout: float | None = None,
+    ) -> T:
         """Perform the protocol of an attempt that gets no lease, until that moment at most.
 
-        With ``once`` it does not wait for a server that is away.
+        With ``once`` it does not wait for a server that is away, and for the replies of one that is there ``timeout``
+        seconds at most.
         """
         name = attempt.request.name
-        end, retry_for = (None, 0) if once else (until, None)
+        end, retry_for = (None if timeout is None else _soon(timeout), 0) if once else (until, None)
         result = run(self._context(name), steps, name, end, retry_for=retry_for, attempt=attempt)
         if self._closed:
             raise ClientClosed(name)
