@@ -10,7 +10,7 @@ from handfast.embedded import PrivateServer
 from tests._support.helpers import BOUND_S, eventually
 from tests._support.versions import ROOT, Peer, source_of
 
-EARLIER = "bb0d28c61f23c30078e8c4ba5b3a04061ebe5e65"
+EARLIER = "e98d789dbbb0ff1d059a6cba8b74d7453947f3da"
 """The oldest commit whose clients may share names with clients of this commit, as in the changelog."""
 
 RESULT = "(lambda run: (run.done, run.result))(done(client.once('{name}', keep=60).acquire()))"
@@ -77,6 +77,30 @@ def test_a_lock_is_handed_over_in_one_order_with_growing_fences(pair, name):
         assert not [late for late in waits[place + 1 :] if late.done()]
         assert pair[(place + 1) % 2](f"give({place})") is True
     assert all(before < after for before, after in pairwise(fences))
+
+
+@pytest.mark.parametrize("word", ["ttl", "ahead", "wanted", "hold"])
+def test_a_word_that_was_added_since_is_passed_over_by_the_earlier_version(peers, api, name, word):
+    """In a status, and in the status that an AcquireTimeout has."""
+    this, earlier, lock = peers["this", api], peers["earlier", api], f"client.lock({name!r})"
+    if word == "hold":
+        this(f"done(client.hold({name!r}, 60, reason='a test')) and None")
+    else:
+        head_start = 5 if word == "ahead" else 0
+        this(f"keep('a', client.lock({name!r}, ttl={60 if word == 'ttl' else 30}).acquire(head_start={head_start}))")
+    if word == "wanted":
+        wait = this.start(f"keep('b', {lock}.preempt(grace=60))")
+        eventually(lambda: this("bool(kept['a'].wanted)"))
+    assert earlier(f"done({lock}.status()).holding") == 1
+    with pytest.raises(RuntimeError, match="AcquireTimeout"):
+        earlier(f"done({lock}.acquire(timeout=0.001))")
+    if word == "hold":
+        assert this(f"done(client.unhold({name!r}))") is True
+    else:
+        this("give('a')")
+    if word == "wanted":
+        assert wait.result(BOUND_S)
+        this("give('b')")
 
 
 def test_permits_of_a_semaphore_are_counted_together(pair, name):
