@@ -17,7 +17,7 @@ page cannot say anything else than they do:
 - ``places``: the order of waiters that come back, with and without their tickets, from R34 there;
 - ``servers``: the tests on every server, from ``results/servers/*.json``;
 - ``deep``: the parts of the deep suite, from ``results/deep.json``;
-- ``reliability``: the summary of ``results/reliability/*.json``.
+- ``reliability``: the summary of ``results/reliability/*.json``, and what is newer than these records.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -40,6 +41,7 @@ from handfast._kinds import KINDS
 from handfast._protocol import loops as loop_rules
 from handfast._protocol.loops import Cause, Rule
 from handfast.cli import COMMANDS
+from handfast_lab.simulator.planted import PLANTED
 from handfast_lint import RULES
 
 ROOT = Path(__file__).parent.parent
@@ -416,6 +418,22 @@ def reliability() -> Iterator[str]:
         f"| [mutants of the scripts](reliability.md#mutants-of-the-scripts-r29) | {mutants['mutants']:,} mutants, "
         f"{mutants['killed'] + mutants['timed out']:,} killed, {mutants['justified']:,} justified | {mutants['survived']:,} survived |"
     )
+    yield "\n" + fill(" ".join(_age_of_reliability()), 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _age_of_reliability() -> Iterator[str]:
+    """Yield sentences: of which days the records are, and what is newer than its record."""
+    parts = [_read(f"reliability/{name}") for name in ("histories", "schedules", "planted", "mutants")]
+    parts += _read("reliability/trials")
+    days = sorted({part["machine"]["date"][:10] for part in parts})
+    yield f"The records are of {days[0]} to {days[-1]}." if len(days) > 1 else f"The records are of {days[0]}."
+    recorded, planted = _read("reliability/mutants")["scripts"], _read("reliability/planted")["planted"]
+    scripts = [f"`{path.stem}`" for path in sorted(LUA.glob("*.lua")) if path.stem not in recorded]
+    mistakes = {one.name for one in PLANTED} - {bug["name"] for bug in planted}
+    if scripts:
+        yield f"Newer than the record of mutants, and not yet in it, are {len(scripts)} scripts: {', '.join(scripts)}."
+    if mistakes:
+        yield f"Newer than the record of planted bugs, and not yet in it, are {len(mistakes)} of {len(PLANTED)}."
 
 
 def _read(name: str) -> Any:
