@@ -48,12 +48,12 @@ _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 _COMMAND = r"run the '([\w|]+)' command"
 _USES = {
     "scan": " --for names",
-    "getrange": " --for operate",
+    **dict.fromkeys(("getrange", "xadd", "xrange", "xrevrange"), " --for operate"),
     "info": " --for check_server",
     "config|get": " --for check_server",
     "wait": " --for min_replicas",
 }
-"""The option of `handfast acl` for each command that clients send outside of scripts."""
+"""The option of `handfast acl` for each command that clients send outside of scripts, and that its default lacks."""
 _RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
 """In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
 

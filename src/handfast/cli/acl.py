@@ -63,7 +63,7 @@ def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     show_default=", ".join(OBJECTS),  # with blanks, where lines may end
     metavar="USE,...",
     callback=parse_uses,
-    help="What the user works with: any of these; names, which is what ls, show and release need; check_server, which is "
+    help="What the user works with: any of these; names, which is what ls and show need, and release and hold if they are not to be in the audit; check_server, which is "
     "what doctor needs; operate, which is what all commands of operators need; min_replicas, which is what locks need that wait for replicas; compat and fencing, which both need --key; or all. An rlock is a lock.",
 )
 @click.option(

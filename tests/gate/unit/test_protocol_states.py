@@ -335,6 +335,24 @@ def test_a_server_without_a_command_in_its_scripts_is_named_as_the_reason(text):
 
 
 @pytest.mark.parametrize(
+    ("command", "use"),
+    [
+        ("scan", " --for names"),
+        ("getrange", " --for operate"),
+        ("xadd", " --for operate"),
+        ("xrange", " --for operate"),
+        ("xrevrange", " --for operate"),
+        ("config|get", " --for check_server"),
+        ("wait", " --for min_replicas"),
+        ("zadd", ""),
+    ],
+)
+def test_a_missing_right_is_named_with_the_option_that_prints_it(command, use):
+    said = str(refusal(f"NOPERM User app has no permissions to run the '{command}' command", "a"))
+    assert f"ACL SETUSER … +{command}, `handfast acl{use}` prints all that it needs" in said
+
+
+@pytest.mark.parametrize(
     ("may_recover", "once", "now", "retried"),
     [(True, False, 100.0, True), (False, False, 100.0, False), (True, True, 100.0, False), (True, False, 110.0, False)],
 )
