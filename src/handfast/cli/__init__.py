@@ -15,7 +15,7 @@ try:
 except ImportError:
     click = None  # type: ignore[assignment]  # main() then names the extra to install
 
-__all__ = ["UNAVAILABLE", "USAGE", "main"]
+__all__ = ["IO_ERROR", "UNAVAILABLE", "USAGE", "main"]
 
 USAGE = 64
 """Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
@@ -23,6 +23,9 @@ USAGE = 64
 UNAVAILABLE = 69
 """Exit code of every command when the server cannot be reached or refuses, or the extra is not installed
 (EX_UNAVAILABLE of sysexits.h)."""
+
+IO_ERROR = 74
+"""Exit code of a command that lost its lease while it ran, or could not write its token (EX_IOERR of sysexits.h)."""
 
 if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from handfast.cli import IO_ERROR
 from handfast.cli.connect import UNAVAILABLE, unreachable
 from handfast.cli.durations import parse_duration
 from handfast.cli.operate.objects import dumped
@@ -40,9 +41,6 @@ Example:
   ...
   handfast release deploy --token "$token"
 """
-
-UNWRITTEN = 74
-"""Exit code if the token can't be written (EX_IOERR of sysexits.h)."""
 
 
 def _own_options(command: Any) -> Any:
@@ -92,7 +90,7 @@ def _acquire(ctx: click.Context, options: Options, form: str) -> None:
 
     if sys.stdout is None:
         say("standard output is closed, so the token can't be written")
-        ctx.exit(UNWRITTEN)
+        ctx.exit(IO_ERROR)
     client, primitive = connect(options)
     with client, Notice(options, primitive) as notice:
         lease = token = None
@@ -109,7 +107,7 @@ def _acquire(ctx: click.Context, options: Options, form: str) -> None:
             say(f"the token could not be written, so {options.name!r} is released: {error.strerror}")
             with contextlib.suppress(OSError):  # Python writes what is left at its end
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(UNWRITTEN)
+            ctx.exit(IO_ERROR)
         finally:
             if token is not None:
                 _give_back(options.name, primitive, token)

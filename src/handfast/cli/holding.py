@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from handfast._engine.defaults import DEFAULT_TTL_S
+from handfast.cli import IO_ERROR
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.program import refuse_to_run, say
 from handfast.cli.supervision.child import Child, LossPlan
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from handfast import Lease
 
 __all__ = [
-    "LOST",
     "Ended",
     "fences_around",
     "label_option",
@@ -32,9 +32,6 @@ __all__ = [
     "run_holding",
     "ttl_option",
 ]
-
-LOST = 74
-"""Exit code if the lease was lost while the command ran (EX_IOERR of sysexits.h)."""
 
 HELD = "HANDFAST_HELD"
 """The variable that tells a command the fences of all runs that it is inside, separated by spaces."""
@@ -103,10 +100,10 @@ class Ended(NamedTuple):
         if not (self.ran and (lease.lost or self.preempted)):
             return self.code
         if not lease.lost:
-            return LOST
+            return IO_ERROR
         if not self.knew_of_loss and not self.preempted:
             say(f"the lease of {lease.name!r} was lost before {program!r} ended")
-        return self.code if plan.on_lost == "ignore" else LOST
+        return self.code if plan.on_lost == "ignore" else IO_ERROR
 
 
 def run_holding(
