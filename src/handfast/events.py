@@ -52,7 +52,8 @@ class NameEvent(Event):
     """An event of one name."""
 
     kind: str
-    """The kind of the object: "lock", "semaphore", "rwlock", "election", "group", "once", "limiter", "debounce" or "latch"."""
+    """The kind of the object: "lock", "semaphore", "rwlock", "election", "group", "partition", "once", "limiter", "debounce" or
+    "latch"."""
     name: str
 
 

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from handfast import Handfast
+from handfast._kinds import KINDS
+from handfast._watch.exposition import METRICS
+from handfast.events import NameEvent
+
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?:\]\(|^\[[^\]]+\]: |(?:src|srcset|href)=\")([^)\"\s]+)", re.MULTILINE)
@@ -153,6 +158,33 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     missing = [one for one in shown for part in one.split("…") if part.strip() not in source]
     assert len(shown) > 15
     assert not missing
+
+
+def test_the_page_on_settings_names_all_options_of_a_primitive():
+    table = (ROOT / "docs/reference/settings.md").read_text().partition("## Options of a primitive")[2]
+    named = set(
+        re.findall(r"`(\w+)`", re.sub(r"^(\|[^|]*\|).*", r"\1", table.partition("\n## ")[0], flags=re.MULTILINE))
+    )
+    makers = {*KINDS, "rlock", "lock_all"} - {"autocomplete", "scores"}
+    options = {
+        option.name
+        for maker in makers
+        for option in inspect.signature(getattr(Handfast, maker)).parameters.values()
+        if option.kind is option.KEYWORD_ONLY
+    }
+    assert {"ttl", "head_start", "yields", "refresh", "every"} <= options
+    assert sorted(options - named) == []
+
+
+def test_the_page_on_metrics_names_all_of_the_exporter():
+    page = (ROOT / "docs/how-to/measure.md").read_text()
+    assert "handfast_held" in METRICS
+    assert [name for name in METRICS if f"`{name}`" not in page] == []
+
+
+def test_the_kind_of_an_event_is_any_kind_with_leases_or_calls():
+    described = inspect.getsource(NameEvent)
+    assert [kind for kind in KINDS if f'"{kind}"' not in described] == ["autocomplete", "scores"]
 
 
 def test_the_page_on_tests_names_all_scripts():
