@@ -29,7 +29,7 @@ from handfast._drivers.addresses import (
     url_of_environment,
 )
 from handfast._drivers.events import Events
-from handfast._drivers.failures import SILENT, hello_refused, no_primary, setup_failed
+from handfast._drivers.failures import SILENT, hello_refused, hint_at_tls, no_primary, setup_failed
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
@@ -238,6 +238,8 @@ class Connector:
             return
         if isinstance(error, RedisTimeoutError) and SILENT not in said:
             said = f"{SILENT}: {said}"
+        if isinstance(error, RedisConnectionError) and not self.reached:
+            said += hint_at_tls(said, self.address)
         error.args = (f"{where}{said}",)
 
     @classmethod

@@ -25,6 +25,7 @@ __all__ = [
     "copy_exception",
     "handshake_failed",
     "hello_refused",
+    "hint_at_tls",
     "is_full",
     "no_decorator",
     "no_primary",
@@ -56,6 +57,9 @@ _MISPLACED = {
 """What is wrong with a server that refuses a command of the handshake, by its error."""
 
 _FULL = r"(?i)max number of clients|^the server closed the connection at once|Connection closed by server"
+
+_HUNG_UP = r"(?i)connection (?:reset|closed|aborted)|closed the connection|broken pipe|protocol error"
+"""How a plain connection to a port with TLS ends: the server takes the first command for a broken handshake."""
 
 _SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
 """A client as redis-py shows it in its error, with its host and its port."""
@@ -107,6 +111,14 @@ def hello_refused(error: BaseException) -> Exception | None:
         return AuthenticationError("the server wants a password, and neither the URL nor the settings have one")
     why = next((why for pattern, why in _MISPLACED.items() if re.search(pattern, said)), None)
     return None if why is None else ServerUnsupported(why.format(said))
+
+
+def hint_at_tls(said: str, address: str) -> str:
+    """Return what to add to the error of a server that was never reached, where its port may be one with TLS."""
+    scheme, plain, _ = address.partition("://")
+    if not plain or scheme not in {"redis", "redis+cluster"} or not re.search(_HUNG_UP, said):
+        return ""
+    return f"; if the server speaks TLS, its URL begins with {scheme.replace('redis', 'rediss', 1)}://"
 
 
 def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None:

@@ -509,6 +509,30 @@ async def test_a_database_of_its_own(api, server, raw):
 # --- TLS
 
 
+@pytest.mark.parametrize(("scheme", "advised"), [("redis", "rediss://"), ("redis+cluster", "rediss+cluster://")])
+async def test_a_plain_url_of_a_port_that_hangs_up_like_one_with_tls_gets_a_hint(api, scheme, advised):
+    """A server with TLS takes HELLO for a broken handshake, and resets the connection."""
+
+    async def hang_up(_, writer):
+        writer.transport.abort()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1") as peer:
+        url = f"{scheme}://127.0.0.1:{peer.sockets[0].getsockname()[1]}"
+        async with api.client(url) as client:
+            with pytest.raises(
+                redis.ConnectionError, match=f"if the server speaks TLS, its URL begins with {re.escape(advised)}"
+            ):
+                await client.lock("a").try_acquire()
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "rediss://127.0.0.1:1"])
+async def test_a_refused_connection_gets_no_hint_at_tls(api, url):
+    async with api.client(url) as client:
+        with pytest.raises(redis.ConnectionError) as refused:
+            await client.lock("a").try_acquire()
+    assert "TLS" not in str(refused.value)
+
+
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory):
     """A server that speaks TLS, where there is a build of one that can: URL and certificate."""
