@@ -21,7 +21,7 @@ from handfast import AsyncHandfast, Handfast, LeaseLost
 from handfast._watch import live, results
 from handfast.cli.page import command, with_token
 from handfast.page import ACTS, Visitor, app, serving, watching
-from tests._support.helpers import eventually
+from tests._support.helpers import eventually, eventually_async
 
 HERE = "http://localhost"
 
@@ -61,10 +61,12 @@ class Browser:
 
     async def until(self, is_it, **query):
         """Ask for everything until it is so."""
-        for _ in range(3000):
-            if is_it(await self.ask(after=0, **query)):
-                return self.state
-        raise AssertionError(self.state)
+
+        async def is_so():
+            return is_it(await self.ask(after=0, **query))
+
+        await eventually_async(is_so)
+        return self.state
 
     async def token(self):
         return (await self.http.get("api/me")).json()["token"]

@@ -160,7 +160,9 @@ class AsyncDriver(Contexts):
                 return leaves and lease.loss is None
             is_elsewhere = context.loop is not loop or self._pid != os.getpid()  # asyncio only
             # sync only: is_elsewhere = False
-            if is_elsewhere or (context.is_closed and not self._closed):  # the client was opened again
+            if is_elsewhere or (
+                self.openings and context.is_closed and not self._closed
+            ):  # the client was opened again
                 context = self._context(lease.request.name)
             lease.owner.remove(lease)
             released = await run(context, release(lease), lease.request.name)

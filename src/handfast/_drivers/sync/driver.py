@@ -154,7 +154,9 @@ class SyncDriver(Contexts):
             if lease.is_released or (lost and (self._closed or context.is_closed)):
                 return leaves and lease.loss is None
             is_elsewhere = False
-            if is_elsewhere or (context.is_closed and not self._closed):  # the client was opened again
+            if is_elsewhere or (
+                self.openings and context.is_closed and not self._closed
+            ):  # the client was opened again
                 context = self._context(lease.request.name)
             lease.owner.remove(lease)
             released = run(context, release(lease), lease.request.name)
