@@ -239,7 +239,7 @@ ROWS: dict[str, Row] = {
     "lock decorated": Row(_made("lock"), "lock", run=_decorated, like="lock", own=FUNCTION_ONLY),
     "limiter decorated": Row(_made("limiter", "1000/h"), "limiter", run=_decorated, like="limiter", own=FUNCTION_ONLY),
     "together decorated": Row(_together, "lock", run=_decorated, also=_permit, like="together", own=FUNCTION_ONLY),
-    "once decorated": Row(_made("once"), "once", run=_decorated, like="once.run", own=FUNCTION_ONLY),
+    "once decorated": Row(_made("once", by=()), "once", run=_decorated, like="once.run", own=FUNCTION_ONLY),
     "once.run": Row(_made("once"), "once", run=lambda made, function: made.run(function), plain=True),
     # --- loops
     "election.run": Row(_made("election"), "election", run=lambda made, function: made.run(function), loop="leads"),

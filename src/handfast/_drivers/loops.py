@@ -73,6 +73,11 @@ class BaseLoop:
         """Whether the client was closed since the loop began."""
         return not self._driver.is_open_since(self._opening)
 
+    def check(self) -> None:
+        """Raise ClientClosed if the client was closed, also if it was opened again since."""
+        if self.is_over:
+            raise ClientClosed(self._name)
+
     def after(self, error: BaseException, lease: Lease | None = None) -> float | None:
         """Return the seconds until the loop goes on after an error; None if the error is to be raised.
 

@@ -61,7 +61,7 @@ async def _waits(there):
     return (await there.lock("a").status()).waiting
 
 
-async def test_a_loop_of_before_has_ended(api, server, raw, there):
+async def test_a_loop_of_before_has_ended(api, server, raw):
     """Also where the client is open again before the loop has noticed."""
     client, led = api.client(server.url), []
 

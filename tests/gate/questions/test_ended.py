@@ -1,8 +1,11 @@
-"""A loop ends when its own client is closed: its caller gets ClientClosed."""
+"""A loop ends when its own client is closed, also if the client is open again at once: its caller gets ClientClosed."""
 
 from __future__ import annotations
 
+import pytest
+
 from handfast import ClientClosed
+from tests._support.apis import ASYNCIO
 from tests._support.helpers import settled
 from tests._support.kinds import until
 
@@ -11,10 +14,13 @@ def applies(row, api):
     return None if row.loop else "it is no loop"
 
 
-async def test_ended_by_its_client(client, there, row, visit):
+@pytest.mark.parametrize("then", ["closed", "open again"])
+async def test_ended_by_its_client(api, client, there, row, visit, then):
     one = visit()
     assert await one.enters()
     await settled(client.close(release=True))
+    if then == "open again":
+        await settled(client.__aenter__() if api is ASYNCIO else client.__enter__())
     await until(lambda: one.ended)
     assert isinstance(one.error, ClientClosed), repr(one.error)
     await until(lambda: not row.busy(there))

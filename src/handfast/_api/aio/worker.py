@@ -181,6 +181,7 @@ class AsyncWorker:
         until = -inf
         while not (job.stopping or self.is_over):
             try:
+                loop.check()
                 member = await self._joined(job)
                 known, members = await group._following(known, until)
                 if members is not None:
@@ -310,7 +311,7 @@ class AsyncWorker:
         settings = self._settings
         lock = AsyncItemLock(settings.driver, PermitRequest(settings.place.keyed((item,)), settings.options), "raise")
         loop = self._loop(f"the function that serves {item!r} of {self._name!r}")
-        while not (job.stopping or self.is_over):
+        while not (job.stopping or self.is_over or loop.is_over):
             lease, pause = None, settings.every
             try:
                 async with (

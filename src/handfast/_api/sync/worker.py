@@ -176,6 +176,7 @@ class Worker:
         until = -inf
         while not (job.stopping or self.is_over):
             try:
+                loop.check()
                 member = self._joined(job)
                 known, members = group._following(known, until)
                 if members is not None:
@@ -301,7 +302,7 @@ class Worker:
         settings = self._settings
         lock = ItemLock(settings.driver, PermitRequest(settings.place.keyed((item,)), settings.options), "raise")
         loop = self._loop(f"the function that serves {item!r} of {self._name!r}")
-        while not (job.stopping or self.is_over):
+        while not (job.stopping or self.is_over or loop.is_over):
             lease, pause = None, settings.every
             try:
                 with lock.acquire(

@@ -40,6 +40,7 @@ class AsyncLoop(BaseLoop):
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """Ask the server until it answers."""
         while True:
+            self.check()
             try:
                 return await question()
             except BaseException as error:
@@ -49,10 +50,11 @@ class AsyncLoop(BaseLoop):
             await self.rest(pause)
 
     async def rest(self, seconds: float) -> None:
-        """Wait for so long, or until the client is closed."""
+        """Wait for so long. Raises ClientClosed as soon as the client is closed."""
         until = monotonic() + seconds
         while not self.is_over and (left := until - monotonic()) > 0:  # noqa: ASYNC110 -- few loops rest, and a client has no event
             await asyncio.sleep(min(left, 0.5))
+        self.check()
 
     def _is_cancelled(self) -> bool:
         task = current_task()

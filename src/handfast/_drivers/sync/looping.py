@@ -31,6 +31,7 @@ class Loop(BaseLoop):
     def ask(self, question: Callable[[], T]) -> T:
         """Ask the server until it answers."""
         while True:
+            self.check()
             try:
                 return question()
             except BaseException as error:
@@ -40,10 +41,11 @@ class Loop(BaseLoop):
             self.rest(pause)
 
     def rest(self, seconds: float) -> None:
-        """Wait for so long, or until the client is closed."""
+        """Wait for so long. Raises ClientClosed as soon as the client is closed."""
         until = monotonic() + seconds
         while not self.is_over and (left := until - monotonic()) > 0:
             time.sleep(min(left, 0.1))
+        self.check()
 
     def _is_cancelled(self) -> bool:
         return False
