@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handfast import ClientClosed
-from tests._support.apis import ASYNCIO
+from handfast import AsyncHandfast, ClientClosed
 from tests._support.helpers import settled
 from tests._support.kinds import until
 
@@ -15,12 +14,12 @@ def applies(row, api):
 
 
 @pytest.mark.parametrize("then", ["closed", "open again"])
-async def test_ended_by_its_client(api, client, there, row, visit, then):
+async def test_ended_by_its_client(client, there, row, visit, then):
     one = visit()
     assert await one.enters()
     await settled(client.close(release=True))
     if then == "open again":
-        await settled(client.__aenter__() if api is ASYNCIO else client.__enter__())
+        await settled(client.__aenter__() if isinstance(client, AsyncHandfast) else client.__enter__())
     await until(lambda: one.ended)
     assert isinstance(one.error, ClientClosed), repr(one.error)
     await until(lambda: not row.busy(there))
