@@ -199,12 +199,12 @@ def called_function(function: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def check_called_here(function: Callable[..., Any]) -> None:
-    """Raise TypeError for a coroutine function, which nothing would await."""
+def check_called_here(function: Callable[..., Any], advice: str = "use AsyncHandfast for it") -> None:
+    """Raise TypeError for what can't be called, and for a coroutine function, which nothing would await."""
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function")
     if _is(inspect.iscoroutinefunction, function):
-        raise TypeError(
-            f"{_shown(function)} is a coroutine function, and nothing would await it here; use AsyncHandfast for it"
-        )
+        raise TypeError(f"{_shown(function)} is a coroutine function, and nothing would await it here; {advice}")
 
 
 def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, Any]]:

@@ -252,7 +252,7 @@ def listener_failed(event: str, error: Exception) -> None:
 
 
 def callback_failed(name: str) -> None:
-    _renewal.exception("a callback for the lost lease of %r failed", name, extra={"lock": name})
+    _renewal.exception("a callback for the lease of %r failed", name, extra={"lock": name})
 
 
 def renewal_refused(name: str, outcome: object) -> None:

@@ -13,7 +13,7 @@ from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.outage import OutageWatch
 
-__all__ = ["LossNotifier", "WhenWanted", "heard", "run_lost_callbacks", "run_wanted_callbacks"]
+__all__ = ["LossNotifier", "WhenWanted", "heard", "run_lost_callbacks", "run_wanted", "run_wanted_callbacks"]
 
 
 class LossNotifier:
@@ -84,24 +84,32 @@ class WhenWanted:
 
 def run_wanted_callbacks(lease: LeaseState) -> None:
     """Tell those callbacks of a lease that its holder is to end which have a method for that: blocks and events."""
-    for callback in list(lease.callbacks):
-        on_wanted = getattr(callback, "on_wanted", None)
-        if on_wanted is not None:
-            on_wanted()
+    callbacks = [getattr(callback, "on_wanted", None) for callback in list(lease.callbacks)]
+    _run([callback for callback in callbacks if callback is not None], lease)
+
+
+def run_wanted(action: Callable[[], object], lease: LeaseState) -> None:
+    """Call a callback that came after its holder was asked to end."""
+    _run([action], lease)
 
 
 def run_lost_callbacks(lease: LeaseState) -> None:
-    """Call the callbacks of a lost lease, each of them once.
+    """Call the callbacks of a lost lease, each of them once, also those that are added meanwhile."""
+    _run(lease.callbacks, lease)
+
+
+def _run(callbacks: list[Callable[[], object]], lease: LeaseState) -> None:
+    """Take callbacks out of a list and call them. What one of them raises is logged, and the others are called.
 
     An interrupt (Ctrl-C) is raised when all have been called.
     """
     interrupt = None
-    while lease.callbacks:
+    while callbacks:
         try:
-            lease.callbacks.pop(0)()
+            callbacks.pop(0)()
         except KeyboardInterrupt as error:
             interrupt = error
-        except BaseException:  # noqa: BLE001 -- it is logged, and the other callbacks are called
+        except BaseException:  # noqa: BLE001 -- it is a user's, and nothing else is to suffer
             log.callback_failed(lease.request.name)
     if interrupt is not None:
         raise interrupt

@@ -6,6 +6,7 @@ The driver notes copies and refusals in the attempt: see `BaseAttempt.answered`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
@@ -14,10 +15,13 @@ from handfast._protocol.acquire import BaseAttempt
 if TYPE_CHECKING:
     from handfast._engine.objects import ObjectRequest
 
-__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "watch"]
+__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "tell", "watch"]
 
 BATCH = 500
 """Items in one call: about 1 ms of the server's time for a set with a million members."""
+
+TOLD = 100
+"""Messages of one call, as in ``lib/watchers.lua``."""
 
 WATCH_POLL_S = 5.0
 """Seconds after which a waiting caller asks again, in case of a lost message."""
@@ -62,6 +66,20 @@ def change(make_call: Callable[[], Call]) -> Steps[list[Any]]:
         answer: Answer = yield make_call()
         _, *numbers = answer.fields
         if not numbers[-1]:
+            return numbers
+
+
+def tell(make_call: Callable[[], Call]) -> Steps[list[Any]]:
+    """Repeat a call that sends messages to watchers, for those that were there at first. Return the numbers of the last reply.
+
+    A watcher that was told asks again, and so is there again. The last number of each reply is how many are left.
+    """
+    left: float = inf
+    while True:
+        answer: Answer = yield make_call()
+        _, *numbers = answer.fields
+        left = min(left - TOLD, numbers[-1])
+        if left <= 0:
             return numbers
 
 

@@ -11,7 +11,7 @@ from handfast._engine.effects import Answer, Steps
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.records import encode_label, printable, read_record
 from handfast._protocol.admin import read_status
-from handfast._protocol.asking import change
+from handfast._protocol.asking import tell
 
 if TYPE_CHECKING:
     from handfast.records import Leader, Term
@@ -56,7 +56,7 @@ def leader(answer: Answer) -> Leader | None:
 
 def announce(request: ObjectRequest, fence: int, text: str, *, ends: bool) -> Steps[None]:
     """Note the beginning or the end of a term, and send messages to all observers."""
-    yield from change(lambda: request.call("announce", fence=fence, ends=int(ends), keep_ms=KEEP_MS, text=text))
+    yield from tell(lambda: request.call("announce", fence=fence, ends=int(ends), keep_ms=KEEP_MS, text=text))
 
 
 def text_of(label: str, value: str, why: str = "") -> str:

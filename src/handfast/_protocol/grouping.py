@@ -14,7 +14,7 @@ from handfast._engine.options import LeaseOptions
 from handfast._engine.records import read_record
 from handfast._kinds import MAX_PERMITS
 from handfast._protocol.admin import read_status
-from handfast._protocol.asking import change
+from handfast._protocol.asking import tell
 
 if TYPE_CHECKING:
     from handfast.records import Member
@@ -110,4 +110,4 @@ def owners(places: Sequence[KeySet], *, apart: bool) -> Steps[list[Member | None
 
 def ring(request: ObjectRequest) -> Steps[None]:
     """Send a message to all who wait."""
-    yield from change(lambda: request.call("ring"))
+    yield from tell(lambda: request.call("ring"))

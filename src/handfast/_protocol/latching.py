@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.objects import ObjectRequest
-from handfast._protocol.asking import batches, change
+from handfast._protocol.asking import batches, tell
 
 if TYPE_CHECKING:
     from handfast.records import LatchStatus
@@ -22,7 +22,7 @@ def done(request: ObjectRequest, parts: Sequence[str]) -> Steps[int]:
     """Note parts as done, and wake the waiters of an open latch. Return the number of parts left."""
     left = 0
     for batch in batches(parts):
-        left, _ = yield from change(lambda batch=batch: request.call("done", more=batch))  # type: ignore[misc]
+        left, _ = yield from tell(lambda batch=batch: request.call("done", more=batch))  # type: ignore[misc]
     return left
 
 

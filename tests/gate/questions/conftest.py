@@ -16,10 +16,11 @@ import pytest
 import handfast._drivers.aio.shared_waits
 import handfast._drivers.sync.own_waits  # noqa: F401 -- Python 3.11 may fail to parse a module within a deep stack
 from handfast import Handfast
+from handfast._api.sync import operations
 from handfast._protocol import loops
 from tests._support import kinds
 from tests._support.helpers import settled
-from tests._support.kinds import ROWS, Visit, until
+from tests._support.kinds import POLL_S, ROWS, Visit, until
 
 HERE = Path(__file__).parent
 
@@ -144,3 +145,9 @@ async def visit(request, api, row, client):
     await settled(client.close())
     with suppress(AssertionError) if is_known_wrong(request.node) else nullcontext():
         await until(lambda: all(one.ended for one in visits))
+
+
+@pytest.fixture
+def asks_often(monkeypatch):
+    """Let the operator look whether all are gone more than once a second."""
+    monkeypatch.setattr(operations, "ASK_AGAIN_S", POLL_S)

@@ -7,21 +7,14 @@ import asyncio
 import pytest
 
 from handfast import LeaseLost
-from handfast._api.sync import operations
 from tests._support.family import until_listening
-from tests._support.kinds import LONG_S, OPERATED, POLL_S, until
+from tests._support.kinds import LONG_S, OPERATED, until
 
 
 def applies(row, api):
     if not row.held:
         return "no operator holds it"
     return None if row.shape != "calls" else "nothing is held"
-
-
-@pytest.fixture
-def asks_often(monkeypatch):
-    """Let the operator look whether all are gone more than once a second."""
-    monkeypatch.setattr(operations, "ASK_AGAIN_S", POLL_S)
 
 
 @pytest.mark.parametrize("way", ["taken", "asked"])

@@ -11,9 +11,10 @@ from functools import partial
 from typing import ClassVar
 
 from handfast._api.aio.scope import AsyncLeaseScope
+from handfast._api.decorators import check_called_here
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
-from handfast._drivers.losses import WhenWanted, run_lost_callbacks
+from handfast._drivers.losses import WhenWanted, run_lost_callbacks, run_wanted
 from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._objects import AsyncBlockOnly, PublicObject
@@ -22,6 +23,8 @@ from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld, Preempted
 
 __all__ = ["AsyncLease"]
+
+PLAIN = "give a plain function"
 
 
 class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
@@ -251,7 +254,11 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
         Args:
             callback: A function without arguments. Its result is ignored.
+
+        Raises:
+            TypeError: ``callback`` can't be called, or is a coroutine function.
         """
+        check_called_here(callback, PLAIN)
         callback = partial(copy_context().run, callback)
         # sync only: callback = partial(self._driver.callbacks.call, callback, self.name)
         self._on_loss(callback)
@@ -263,7 +270,11 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
         Args:
             callback: A function without arguments. Its result is ignored.
+
+        Raises:
+            TypeError: ``callback`` can't be called, or is a coroutine function.
         """
+        check_called_here(callback, PLAIN)
         callback = partial(copy_context().run, callback)
         # sync only: callback = partial(self._driver.callbacks.call, callback, self.name)
         self._on_wanted(callback)
@@ -278,7 +289,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         """Perform an action, which does not wait, when a later request asks the holder to end, or now if one has."""
         self._state.callbacks.append(WhenWanted(action))
         if self._state.wanted is not None:
-            action()
+            run_wanted(action, self._state)
 
     def _report_wanted(self) -> None:
         if (wanted := self._state.wanted) is not None:

@@ -106,7 +106,10 @@ class Renewer(LossNotifier):
         return True
 
     def tell(self, lease: LeaseState, told: Told) -> None:
-        super().tell(lease, told)
+        try:
+            super().tell(lease, told)
+        except KeyboardInterrupt as interrupt:  # as in `notify_lost`
+            self._loop.call_soon(_raise, interrupt)
         if lease.due_at < self._wakes_at:
             self._wake_at(lease.due_at)
 

@@ -10,7 +10,7 @@
 --   us, as a double, 0 while the term lasts, and then `text`: who led, and why the term ended.
 -- ends is 0 for the beginning, else 1. The end of a term replaces the beginning. The first end stays, and no beginning
 --   replaces it. keep_ms is how long the terms are kept after the last call.
--- more is 1 after 100 messages, when observers may be left: send the call again.
+-- more is how many observers are left after 100 messages, else 0: send the call again for those that were there at first.
 --
 -- TWICE the first call is noted; there are messages for observers that have come since.
 -- LATE a term is noted behind newer ones: readers sort them by fence. It is dropped if there are 32 newer terms.
@@ -39,4 +39,4 @@ if redis.call('HLEN', terms) > MOST then
   end
   redis.call('HDEL', terms, string.format('%.0f', oldest))
 end
-return 'told ' .. struct.pack('<d', ring() and 1 or 0)
+return 'told ' .. struct.pack('<d', ring())

@@ -4,7 +4,7 @@
 -- REPLY told more
 -- ALONE told 0
 --
--- more is 1 after 100 messages, when watchers may be left: send the call again.
+-- more is how many watchers are left after 100 messages, else 0: send the call again for those that were there at first.
 --
 -- TWICE there are messages for watchers that have come since.
 -- LATE the same.
@@ -17,4 +17,4 @@ local watchers = KEYS[1]
 -- @include inbox
 -- @include watchers
 
-return 'told ' .. struct.pack('<d', ring() and 1 or 0)
+return 'told ' .. struct.pack('<d', ring())

@@ -9,7 +9,7 @@
 -- A part counts once, however often and by whom it is done. count is the number of parts that the caller expects; a latch
 --   with `count` parts notes no further parts. ttl_ms is how long the server keeps the parts after the last call. left is
 --   the number of parts still to be done.
--- more is 1 after 100 messages, when watchers may be left: send the call again.
+-- more is how many watchers are left after 100 messages, else 0: send the call again for those that were there at first.
 --
 -- TWICE a part counts once.
 -- LATE after `forget`, the parts count for the next round of the same name.
@@ -32,4 +32,4 @@ if redis.call('ZCARD', parts) < count then
 end
 redis.call('PEXPIRE', parts, ttl_ms)
 local left = math.max(0, count - redis.call('ZCARD', parts))
-return 'done ' .. struct.pack('<dd', left, left == 0 and ring() and 1 or 0)
+return 'done ' .. struct.pack('<dd', left, left == 0 and ring() or 0)

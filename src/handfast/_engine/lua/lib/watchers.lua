@@ -19,7 +19,8 @@ local function watch(token, inbox, ms)
   end
 end
 
--- Send up to 100 messages. Returns whether watchers may be left.
+-- Send up to 100 messages. Returns how many watchers are left after so many, else 0. Those that were told ask again, and are
+-- among them soon: who repeats the call counts down from the first answer.
 local function ring()
   local found = redis.call('ZRANGE', watchers, 0, MAX_RUNG - 1)
   for _, watcher in ipairs(found) do
@@ -28,8 +29,9 @@ local function ring()
       publish(token, inbox, 0, 0)
     end
   end
+  local left = #found == MAX_RUNG and redis.call('ZCARD', watchers) - MAX_RUNG or 0
   if found[1] then
     redis.call('ZREM', watchers, unpack(found)) -- last: a script that was cut off is sent again
   end
-  return #found == MAX_RUNG
+  return left
 end
