@@ -51,7 +51,7 @@ class BaseLoop:
         name: The name that log records have.
         function: What log records call the user's function.
         repeats: Whether the function is called again after its own errors.
-        apart: Whether a thread of Handfast runs the loop: then what interrupts the function is nobody's interrupt.
+        apart: Whether a thread of Handfast runs the loop: SystemExit and KeyboardInterrupt of the function end no program there.
     """
 
     def __init__(

@@ -378,11 +378,11 @@ class LeaseTable(dict[bytes, LeaseState]):
             if lease.trouble is not None:
                 lease.trouble = str(error).rstrip(".")
 
-    def stop_renewing(self, *, are_told: bool) -> None:
-        """Let all leases run out. Those stay in the table of whose end somebody is told: their holder, or a listener."""
+    def stop_renewing(self, *, listened: bool) -> None:
+        """Let all leases run out. Those stay in the table whose end is reported: to the holder, or to listeners."""
         for lease in self.all():
             lease.due_at = lease.deadline
-            if not (lease.callbacks or are_told):
+            if not (lease.callbacks or listened):
                 self.pop(lease.token, None)
 
     def give_up(self, now: float) -> list[LeaseState]:

@@ -1,4 +1,4 @@
-"""A callback or a listener that raises costs itself: the others are called, the holder is told, and the connection stays."""
+"""A callback or a listener that raises costs itself: the others are called, the block ends, and the connection stays."""
 
 from __future__ import annotations
 

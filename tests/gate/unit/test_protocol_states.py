@@ -161,9 +161,9 @@ def test_a_table_that_stops_renewing_keeps_the_leases_whose_holders_want_to_be_n
     quiet, heard = (LeaseState(request(), token, Grant(7, 130.0, 30.0)) for token in (b"1", b"2"))
     heard.callbacks.append(lambda: None)
     table |= {one.token: one for one in (quiet, heard)}
-    table.stop_renewing(are_told=True)
+    table.stop_renewing(listened=True)
     assert list(table.values()) == [quiet, heard]
-    table.stop_renewing(are_told=False)
+    table.stop_renewing(listened=False)
     assert list(table.values()) == [heard]
     assert table.due(129.0) == []
     assert table.remove_expired(130.0) == [heard]

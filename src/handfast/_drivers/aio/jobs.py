@@ -18,7 +18,7 @@ class AsyncJob:
     __slots__ = ("_task", "stopping")
 
     apart: ClassVar[bool] = False
-    """Whether an interrupt of its function is nobody's: asyncio ends the event loop with one."""
+    """Whether an interrupt of its function ends nothing else: asyncio ends the event loop with one."""
 
     def __init__(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
         self.stopping = False

@@ -136,7 +136,7 @@ class Renewer(LossNotifier):
         """Let the leases run out. Holders with callbacks, and functions that listen, are still told of that."""
         self._stopped = True
         self._stand_in.stop()
-        self._leases.stop_renewing(are_told=self._events.dispatcher is not None)
+        self._leases.stop_renewing(listened=self._events.dispatcher is not None)
         for token in self.renewals.keys() - self._leases.keys():
             self.renewals.pop(token).cancel()
 

@@ -19,7 +19,7 @@ class Job:
     __slots__ = ("_thread", "stopped")
 
     apart: ClassVar[bool] = True
-    """Whether an interrupt of its function is nobody's: what runs in it can't end the program."""
+    """Whether an interrupt of its function ends nothing else: a thread can't end the program."""
 
     def __init__(self, function: Callable[..., object], *args: Any) -> None:
         self.stopped = threading.Event()

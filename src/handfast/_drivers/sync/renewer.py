@@ -237,7 +237,7 @@ class Renewer(LossNotifier):
                     self._acknowledged.close()
                     time.sleep(TICK_S)
             self._finish_cleanups()
-            self._leases.stop_renewing(are_told=self._events.dispatcher is not None)
+            self._leases.stop_renewing(listened=self._events.dispatcher is not None)
             if self._leases:
                 with contextlib.suppress(RuntimeError):  # the interpreter is ending
                     threading.Thread(target=self._tell_ends, name="handfast-ends", daemon=True).start()
