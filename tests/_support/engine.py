@@ -409,7 +409,7 @@ def read_stored(client, place, *, complete=True):
     records = {
         field.decode(): read_text(record, waits=field.decode() in queue)
         for field, record in state.items()
-        if field not in (b"s", b"q", b"last", b"pause")
+        if field not in (b"s", b"q", b"last", b"over", b"pause")
     }
     out, limit, fence, grants, waited, inline = 0, 0, 0, 0, 0, {}
     if b"s" in state:

@@ -67,6 +67,8 @@ def read_stored(client: redis.Redis, place: str) -> Stored:
     scores = {token.decode(): float(score) for token, score in zip(tokens[::2], tokens[1::2], strict=True)}
     holders = {token: int(score) for token, score in scores.items() if 0 < score < _FINISHED}
     own, more, _ = (texts.pop(field, None) for field in (b"s", b"q", b"last"))
+    for field in (b"over", b"pause"):
+        texts.pop(field, None)
     records = {token.decode(): record for token, text in texts.items() if (record := read_record(text))}
     used, limit, fence = 0.0, 0, 0
     if more is not None:

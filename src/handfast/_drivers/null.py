@@ -15,6 +15,7 @@ from binascii import hexlify
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from math import inf
+from struct import Struct
 from typing import Any, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -39,6 +40,9 @@ __all__ = ["NullDriver"]
 
 T = TypeVar("T")
 
+_TIMES = Struct("<4d")
+"""The first argument of ``permit_hold``."""
+
 
 def _now_us() -> int:
     return int(wall_clock().timestamp() * 1e6)
@@ -54,8 +58,10 @@ def _arguments(call: Call) -> list[bytes]:
 
 
 def _on_hold(call: Call) -> bytes:
-    ttl_ms = int(_arguments(call)[len(PARTS)])
-    return b"held " + doubles(_now_us() + ttl_ms * 1000, 0, -1) if ttl_ms else b"ended " + doubles(0, 0)
+    ttl_ms, _, known_us, _ = _TIMES.unpack(_arguments(call)[len(PARTS)])
+    if not (ttl_ms or known_us):
+        return b"ended " + doubles(0, 0)
+    return b"held " + doubles(int(known_us or _now_us() + ttl_ms * 1000), 0, -1, 0)
 
 
 def _states(call: Call) -> list[Any]:

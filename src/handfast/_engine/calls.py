@@ -310,13 +310,14 @@ class PermitRequest(Request):
         """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
         return self._call(REVOKE, up_to_fence, reason, start, encode_label(by))
 
-    def hold(self, ttl_ms: int, grace_ms: int, reason: str, by: str) -> Call:
+    def hold(self, ttl_ms: int, grace_ms: int, reason: str, by: str, *, known_us: int = 0, start: int = 0) -> Call:
         """Let no one in for so long; 0 ends that. Ask the holders to end within ``grace_ms``; -1 asks none.
 
-        ``by``: the label of the operator's client.
+        ``by``: the label of the operator's client. ``known_us``: the end of a hold that is there; its holders are asked again,
+        from the lease end ``start`` on.
         """
         owner = owner_text("-", "-", by).encode() + reason_word(reason)
-        return self._call(HOLD, ttl_ms, grace_ms, encode_label(by), reason, owner)
+        return self._call(HOLD, doubles(ttl_ms, grace_ms, known_us, start), encode_label(by), reason, owner)
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Read the state of the name, with so many of its holders and of its waiters."""

@@ -36,6 +36,7 @@ IN_SCRIPTS = {
     "GRACE_MS": 60_000,  # how much longer than its waiters the queue of a limiter lives
     "HOUR_US": 3_600_000_000,
     "AHEAD_FROM_US": 1_000_000,  # waits from which on a head start is looked for, so that short ones cost no more
+    "ASKED_US": 500_000,  # how long after its time the lease of a holder ends that was asked to end: who has asked takes it before
     "FINISHED": FINISHED,
     "SUPERSEDED": 514,  # the last ten bits of a tombstone's time; even, so earlier versions take it for a cancelled request
     # the field `s` of a name, by lib/state.lua; places count from 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from handfast._engine.calls import PermitRequest, Request
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from handfast.records import Hold, LockStatus, OperatorAction
 
 __all__ = [
+    "NO_GRACE",
+    "ask_to_end",
     "force_release",
     "hold",
     "last_action",
@@ -25,6 +28,9 @@ __all__ = [
     "unhold",
     "who_is_there",
 ]
+
+NO_GRACE = -1
+"""In place of a grace, where no holder is asked to end."""
 
 RESTED = "."
 """What stands before the token of a lock that was released, as permit_release.lua has it."""
@@ -159,18 +165,36 @@ def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int
     return count
 
 
-def hold(request: PermitRequest, ttl_ms: int, grace_ms: int, reason: str, by: str) -> Steps[tuple[int, int, int]]:
-    """Let no one in for so long. Return the end in microseconds, how many hold the name, and when to ask them again."""
-    answer: Answer = yield request.hold(ttl_ms, grace_ms, reason, by)
-    _, until_us, holding, left_us = answer.fields
-    return until_us, holding, left_us
+def hold(request: PermitRequest, ttl_ms: int, reason: str, by: str) -> Steps[int]:
+    """Let no one in for so long. Return the end in microseconds."""
+    answer: Answer = yield request.hold(ttl_ms, NO_GRACE, reason, by)
+    until_us: int = answer.fields[1]
+    return until_us
+
+
+def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str, by: str) -> Steps[int | None]:
+    """Ask all holders of a name to end that is on hold until then, and take the leases whose grace is over.
+
+    Return in how many microseconds to ask again, at most; None if no one holds the name any more, or another operator has
+    ended that hold or has set another one.
+    """
+    left, start = inf, 0
+    while True:
+        answer: Answer = yield request.hold(0, grace_ms, reason, by, known_us=until_us, start=start)
+        tag, *numbers = answer.fields
+        if tag == b"other":
+            return None
+        _, holding, left_us, start = numbers
+        left = min(left, left_us) if left_us >= 0 else left
+        if not start:
+            return None if holding == 0 or left == inf else int(left)
 
 
 def unhold(request: PermitRequest, reason: str, by: str) -> Steps[bool]:
     """End a hold, and serve the queue. Return whether there was one."""
     was_held, more = False, 1
     while more:
-        answer: Answer = yield request.hold(0, -1, reason, by)
+        answer: Answer = yield request.hold(0, NO_GRACE, reason, by)
         _, found, more = answer.fields
         was_held = was_held or bool(found) or answer.again
     return was_held

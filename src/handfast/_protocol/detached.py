@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple, Self
 
 from handfast._engine.calls import PermitRequest
-from handfast._engine.effects import Steps
+from handfast._engine.effects import Answer, Steps
 from handfast._protocol.acquire import Grant, renewed
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, ServerRefused
@@ -69,10 +69,15 @@ def adopt(
     sent_at, lease_us = yield from renewed(request, detached.token, request.ttl_ms)
     if lease_us == 0:
         raise LeaseLost(request.name, detached.fence, NOT_THERE)
+    granted_at = sent_at
     if shown is not None:
         with contextlib.suppress(ServerRefused):  # a user may lack the right: then another client is shown
-            yield request.adopt(detached.token, *shown)
+            answer: Answer = yield request.adopt(detached.token, *shown)
+            tag, *numbers = answer.fields
+            if tag == b"adopted" and numbers[0] >= 0:
+                granted_at = answer.sent_at - numbers[0] / 1e6
     grant = Grant(detached.fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=detached.copies)
     lease = LeaseState(request, detached.token, grant, owner, sent_at)
+    lease.granted_at = granted_at
     lease.renewed(sent_at, lease_us)
     return lease

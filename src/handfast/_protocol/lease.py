@@ -96,6 +96,7 @@ class LeaseState:
         "ended_at",
         "ends_at",
         "fence",
+        "granted_at",
         "has_ended",
         "is_released",
         "left_ms",
@@ -123,6 +124,8 @@ class LeaseState:
         self.deadline = deadline
         self.asked_at: float = asked_at
         self.acquired_at: float = deadline - lease
+        self.granted_at: float = self.acquired_at
+        """When the server granted it: of a lease that was adopted, before its holder got it."""
         self.ends_at: float = self.acquired_at + request.max_hold
         """When its holder has had it for long enough, and it ends in any case."""
         self.left_ms: int | None = None
@@ -172,6 +175,11 @@ class LeaseState:
     def period(self) -> float:
         """Seconds from one renewal to the next."""
         return self.request.ttl_ms / 1000 / RENEWALS_PER_TTL
+
+    @property
+    def asked_ms(self) -> int:
+        """For how long it is renewed, in milliseconds."""
+        return self.request.ttl_ms if self.left_ms is None else min(self.request.ttl_ms, self.left_ms)
 
     @property
     def renewal(self) -> Call:
@@ -261,6 +269,15 @@ class LeaseState:
         is_renewed = self.request.renew and self.deadline < self.ends_at
         self.due_at = sent_at + self.period if is_renewed else self.deadline
 
+    def shorten(self, sent_at: float, lease_us: int) -> None:
+        """Have it end as a renewal says that asked for a whole ttl, and was given less.
+
+        The server has asked the holder to end, and the message was lost.
+        """
+        if self.request.renew and not self.unconfirmed and lease_us < self.asked_ms * 1000:
+            self.ends_at = min(self.ends_at, sent_at + lease_us / 1e6)
+            self.deadline = min(self.deadline, self.ends_at)
+
     def end_within(self, seconds: float, now: float) -> None:
         """Have it end after so many seconds, or as soon as it ends anyway: it is not renewed for longer."""
         self.ends_at = min(self.ends_at, max(self.deadline, now + seconds))
@@ -272,7 +289,7 @@ class LeaseState:
         """
         was_wanted, self.wanted = self.wanted is not None, wanted
         self.yielded: bool = was_wanted and self.yielded
-        self.ends_at = min(self.ends_at, min(now, wanted.heard_at) + wanted.grace, self.acquired_at + wanted.held)
+        self.ends_at = min(self.ends_at, min(now, wanted.heard_at) + wanted.grace, self.granted_at + wanted.held)
         self.deadline = min(self.deadline, self.ends_at)
         self.due_at = min(self.due_at, self.deadline)
         return not was_wanted
@@ -417,6 +434,7 @@ class LeaseTable(dict[bytes, LeaseState]):
             if not lease.request.is_acknowledged(outcome):
                 lease.trouble = str(not_replicated(lease.request, outcome))
                 return Renewal.RETRY
+            lease.shorten(outcome.sent_at, numbers[0])
             lease.renewed(outcome.sent_at, numbers[0])
         elif self.get(lease.token) is lease:
             self.lose(lease, GONE.format("renewed"), now)

@@ -15,14 +15,12 @@ from math import inf
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Park, Steps, Waking
 from handfast._protocol.acquire import Attempt, Watch, wait
+from handfast._protocol.admin import NO_GRACE
 
 __all__ = ["AHEAD_US", "NO_GRACE", "Overtaking"]
 
 AHEAD_US = 1000 * 86_400_000_000
 """The head start of a request that preempts, in microseconds: above the largest head start and the longest wait."""
-
-NO_GRACE = -1
-"""In place of a grace, for a request that asks no holder."""
 
 REPEAT_S, MAX_REPEAT_S = 0.1, 1.0
 """After how many seconds the holder is asked again, since a message may be lost. The pause doubles, up to the second."""

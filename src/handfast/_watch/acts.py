@@ -14,7 +14,6 @@ from handfast._engine.names import KEYED
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
 from handfast._protocol import admin
-from handfast._protocol.overtaking import NO_GRACE
 from handfast.errors import HandfastError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Named(NamedTuple):
     def hold(self, client: Handfast, *, seconds: float, reason: str) -> Done:
         """Let no one in for so long."""
         ttl_ms = milliseconds(seconds, "seconds")
-        steps = admin.hold(self._permits(client), ttl_ms, NO_GRACE, _needed(reason), client._driver.label)  # noqa: SLF001
+        steps = admin.hold(self._permits(client), ttl_ms, _needed(reason), client._driver.label)  # noqa: SLF001
         client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
         return self._done(client, "hold", reason)
 

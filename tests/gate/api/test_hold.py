@@ -104,6 +104,24 @@ async def test_of_now_the_holders_are_asked_and_then_revoked(here, there, raw):
     assert (await here.lock("a").status()).hold
 
 
+async def test_a_hold_that_another_operator_has_ended_does_not_come_back(here, there, raw):
+    lease = await here.lock("a", yields=False).acquire()
+    await until_listening(raw)
+    holding = asyncio.create_task(settled(there.hold("a", 3600, reason="a migration", now=True, grace=3600)))
+    await eventually_async(lambda: lease.wanted)
+    assert await here.unhold("a", reason="never mind")
+    await holding
+    assert (await here.lock("a").status()).hold is None
+    assert await lease.release()
+
+
+async def test_of_now_all_holders_end_however_many(here, there):
+    leases = [await here.semaphore("a", 250).try_acquire() for _ in range(230)]
+    await there.hold("a", 3600, kind="semaphore", reason="a migration", now=True, grace=0)
+    assert (await there.semaphore("a", 250).status()).holding == 0
+    await eventually_async(lambda: all(lease.lost for lease in leases))
+
+
 async def test_a_request_that_preempts_waits_for_the_end_and_asks_no_one(here, there):
     async with here.lock("a") as lease:
         await there.hold("a", 60, reason="a migration")

@@ -224,6 +224,27 @@ async def test_several_locks_that_wait_are_superseded_as_well(here, there, raw):
     assert not await there.lock("b").locked()
 
 
+async def test_a_lease_ends_with_the_grace_although_the_request_that_asked_has_gone(here, there, raw):
+    lease = await here.lock("a", ttl=3600, yields=False).acquire()
+    await until_listening(raw)
+    with pytest.raises(AcquireTimeout):
+        await there.lock("a").preempt(grace=SOON_S, timeout=SOON_S / 2)
+    async with there.lock("a").acquire(timeout=20) as later:
+        assert later.fence > lease.fence
+        assert lease.lost
+
+
+async def test_of_several_holders_as_many_end_as_are_in_the_way(here, there, raw):
+    await here.semaphore("a", 1).resize(3)
+    leases = [await here.semaphore("a", 1, yields=False).acquire() for _ in range(3)]
+    await until_listening(raw)
+    async with there.semaphore("a", 1).preempt(grace=0):
+        await eventually_async(lambda: sum(lease.lost for lease in leases) == 1)
+        assert (await there.semaphore("a", 1).status()).holding == 3
+    for lease in leases:
+        await lease.release()
+
+
 async def test_a_semaphore_of_one_permit_can_be_preempted(here, there, raw):
     turn = Turn(here.semaphore("a", 1))
     held = asyncio.create_task(turn.run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -67,6 +68,24 @@ def test_hold_now_takes_the_leases_after_the_grace(call, hf):
     lease = hf.lock("a", yields=False).acquire()
     assert call(hold, "a", "--for", "1m", "--reason", "x", "--now", "--grace", "0").exit_code == 0
     eventually(lambda: lease.lost)
+
+
+def test_hold_now_holds_all_names_and_writes_the_audit_before_it_waits(call, hf):
+    leases = [hf.lock(name, yields=False).acquire() for name in ("job:1", "job:2")]
+    with ThreadPoolExecutor(1) as pool:
+        words = ("job:*", "--for", "1h", "--reason", "x", "--now", "--grace", "1h")
+        running = pool.submit(call, hold, *words)
+        try:
+            eventually(lambda: all(lease.wanted for lease in leases))
+            assert not running.done()
+            assert all(hf.lock(lease.name).status().hold for lease in leases)
+            assert [(one.what, one.name) for one in hf.audit()] == [("hold", "job:1"), ("hold", "job:2")]
+        finally:
+            for lease in leases:
+                lease.release()
+        done = running.result(30)
+    assert done.exit_code == 0
+    assert done.stdout.endswith("2 names; those that are made from now on are not on hold\n")
 
 
 @pytest.mark.parametrize(

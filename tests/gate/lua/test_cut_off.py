@@ -57,6 +57,7 @@ def arguments(script, special, inbox=INBOXES["classic"]):
     """Return the ARGV of a call, with the request and the record of the fields."""
     args = USUAL | special
     args["request"] = doubles(*(args[name] for name in REQUEST))
+    args["times"] = doubles(args["ttl_ms"], args.get("grace_ms", -1), 0, 0)
     channels = f"{inbox.format(args.get('token'))} control:{args.get('token')} me"
     args["wants"] = doubles(*(args[name] for name in WANTS)) + channels.encode()
     options = args.pop("options", ())

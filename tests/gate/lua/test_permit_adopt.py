@@ -17,7 +17,7 @@ def test_only_who_keeps_the_lease_changes(make, listening, token, label):
     engine.acquire("w1", 4)
     before, weight = engine.stored(), {"t1": 2, "t2": 3}[token]
     for _ in range(2):
-        assert engine.adopt(token, "control:new", label) == ["adopted"]
+        assert engine.adopt(token, "control:new", label) == ["adopted", 0]
     shown = f"inbox:{token} control:new {encode_label(label)}"
     changed = {token: f"fence {fences[token]} {weight} 5 {CLAIM_MS} {shown}"}
     assert engine.stored() == before._replace(records=before.records | changed)
@@ -54,4 +54,4 @@ def test_it_works_at_maxmemory_however_long_the_label(make, raw):
     engine.acquire("t2")
     raw.config_set("maxmemory", 1)
     for token in ("t1", "t2"):
-        assert engine.adopt(token, "control:new", "x" * 200) == ["adopted"]
+        assert engine.adopt(token, "control:new", "x" * 200) == ["adopted", 0]

@@ -12,7 +12,9 @@ from handfast import ServerRefused
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import PROBE, Acknowledgement, Answer, Confirmation, widest
 from handfast._engine.keys import KeySet
+from handfast._engine.messages import Wanted
 from handfast._engine.options import LeaseOptions
+from handfast._engine.packing import doubles
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
 from handfast._protocol.acquire import Attempt, Grant, cancel
@@ -154,6 +156,23 @@ def test_a_renewal_that_finds_a_released_lease_gone_is_not_a_loss():
     table, one = LeaseTable(), a_lease()
     assert table.settle(one, Answer(110.0, [b"lost"]), 110.5) is Renewal.SETTLED
     assert one.loss is None
+
+
+@pytest.mark.parametrize(("lease_us", "deadline", "ends"), [(30_000_000, 140.0, False), (5_000_000, 115.0, True)])
+def test_a_renewal_that_gets_less_than_it_asked_for_tells_that_the_lease_is_to_end(lease_us, deadline, ends):
+    """The message that its holder is asked to end was lost."""
+    table, one = LeaseTable(), a_lease()
+    table[one.token] = one
+    assert table.settle(one, Answer(110.0, b"renewed " + doubles(lease_us)), 110.5) is Renewal.SETTLED
+    assert one.deadline == deadline
+    assert (one.ends_at == deadline) is ends
+
+
+def test_a_holder_that_has_adopted_its_lease_counts_from_the_grant_when_it_is_asked_to_end():
+    one = a_lease()
+    one.granted_at = 95.0
+    one.want(Wanted(grace=9.0, held=7.0, by="b", reason="r", heard_at=100.0), 100.0)
+    assert one.deadline == 102.0
 
 
 def test_a_table_that_stops_renewing_keeps_the_leases_whose_holders_want_to_be_notified():

@@ -127,12 +127,15 @@ class BurstWatch(Watch):
         after = self._bursts[tag] = self._look(tag)
         if isinstance(frame, ErrorReply):
             if is_torn(frame):
+                self.items.torn(tag, token)
                 self._ends.update({one: "cut off" for one in (before.newest, token) if one not in (None, after.newest)})
             elif frame.startswith("ERR"):
                 self.find(f"script: {name.decode()}: {frame}")
             elif frame.startswith("OOM") and (name != _ENTER or token == before.newest):
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
+        if name == _CANCEL:
+            self.items.cancelled(tag, token, now_us)
         reply, *numbers = read_reply(frame)
         step = _Step(command, reply, numbers, before, after, now_us)
         for number in self._cancelled(step) if name == _CANCEL else self._violated(step, tag):

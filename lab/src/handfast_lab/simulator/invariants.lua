@@ -41,6 +41,7 @@ local function rests(token)
 end
 
 local HOLD = '!hold' -- the token of an operator's hold
+local ASKED_US = 500000 -- how long after its time the lease of a holder may end that was asked to end
 
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 
@@ -290,8 +291,10 @@ local function check_hold(name, state, script, reply, argv, is_cut, now)
   if script == 'permit_hold' and (is_cut or name.torn or not reply) then
     name.hold_until = stored
   elseif script == 'permit_hold' then
-    local ttl_ms = tonumber(argv[1])
-    name.hold_until = ttl_ms > 0 and now + ttl_ms * 1000 or nil
+    local ttl_ms, _, known_us = unpack_doubles('<dddd', argv[1])
+    if known_us == 0 then
+      name.hold_until = ttl_ms > 0 and now + ttl_ms * 1000 or nil
+    end
   end
   if (name.hold_until or 0) > now and stored ~= name.hold_until and not name.torn then
     complain(50, name, 'the hold until %.0f is stored as %.0f', name.hold_until, stored or 0)
@@ -314,13 +317,20 @@ local function check_asked(name, state, grace_ms, left_us, caller, is_cut, now)
   end
   local first = math.huge
   for token, deadline in pairs(name.held) do
-    if grace_ms >= 0 and deadline > now and not rests(token) and token ~= HOLD and name.has_record[token] then
-      name.asked[token] = math.min(name.asked[token] or math.huge, now + grace_ms * 1000)
-      local its_end = name.asked[token]
-      if its_end > now then
-        first = math.min(first, its_end)
-      elseif state.holders.scores[token] then
-        complain(48, name, '%s still holds %.0f us after the end of its time', token, now - its_end)
+    local before = name.has_record[token]
+    if grace_ms >= 0 and deadline > now and not rests(token) and token ~= HOLD and before then
+      local its_end, after = math.min(before.wanted, now + grace_ms * 1000), state.records[token]
+      if not state.holders.scores[token] then
+        name.asked[token] = its_end -- its time has to be over
+      elseif after and after.wanted < math.huge then -- of several holders as many are asked as have what the caller lacks
+        name.asked[token], first = after.wanted, math.min(first, after.wanted)
+        if after.wanted ~= its_end then
+          complain(48, name, '%s is to end in %.0f us, and not in %.0f us', token, after.wanted - now, its_end - now)
+        elseif its_end <= now or state.holders.scores[token] > its_end + ASKED_US then
+          complain(48, name, '%s still holds %.0f us after the end of its time', token, now - its_end)
+        end
+      elseif before.limit == 1 and not state.resized then
+        complain(48, name, '%s is not asked to end', token)
       end
     end
   end
@@ -501,7 +511,8 @@ local function look(name, now)
     records[token] = record and (parsed[record] or read(record)) or nil
   end
   local own, more = fields.s, fields.q
-  local others = (own and 1 or 0) + (more and 1 or 0) + (fields.last and 1 or 0) + (fields.pause and 1 or 0)
+  local others = (own and 1 or 0) + (more and 1 or 0) + (fields.last and 1 or 0)
+  others = others + (fields.pause and 1 or 0) + (fields.over and 1 or 0)
   state.record_count, state.has_extra = hash.size - others, more ~= nil
   state.lease_end, state.fence, state.keep, state.extra, state.grants, state.waited = 0, 0, 0, 0, 0, 0
   state.waiting, state.length = 0, 0
@@ -648,7 +659,8 @@ local function check(script, keys, argv, reply, is_cut, now)
     if script == 'permit_overtake' then
       check_overtaken(name, state, reply, caller, argv, is_cut, now)
     elseif script == 'permit_hold' and reply and reply[1] == 'held' then
-      check_asked(name, state, tonumber(argv[2]), reply[4], 'an operator', is_cut, now)
+      local _, grace_ms = unpack_doubles('<dd', argv[1])
+      check_asked(name, state, grace_ms, reply[4], 'an operator', is_cut, now)
     elseif script == 'permit_hold' then
       check_asked(name, state, -1, -1, 'an operator', is_cut, now)
     end

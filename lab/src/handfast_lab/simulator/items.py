@@ -41,7 +41,9 @@ class ItemWatch:
         self.given: dict[bytes, set[bytes]] = {}
         """Which items the server has given to the run of a token."""
         self._ends_us: dict[bytes, float] = {}
-        """Until when the run of a token has its items."""
+        """Until when the run of a token has its items, as it was told first."""
+        self._all_ends_us: dict[bytes, set[float]] = {}
+        """The same, as it was told ever: a script that was cut off may have begun anew."""
         self._over_at: dict[bytes, float] = {}
         """When the run of a token has ended, in seconds of the world."""
         self.failed: set[bytes] = set()
@@ -64,14 +66,30 @@ class ItemWatch:
         elif name == _TAKE:
             self._taken(token, until_us, arguments[0], read_reply(frame), now_us)
         else:
-            ends_us, are_done = unpack("<dd", arguments[0])
+            (ends_us,) = unpack("<d", arguments[0])
             self._over_at.setdefault(token, self._network.world.now)
-            if are_done and token in self.failed:
+            if token in self.failed:
                 self._find(f"invariant 53: the run of {token.decode()} failed, and its items are done")
             for item, until in until_us.items():
                 if until == ends_us:
-                    until_us[item] = _DONE_FOR_GOOD if are_done else _LEFT
+                    until_us[item] = _DONE_FOR_GOOD
         self._compare(tag, until_us, now_us)
+
+    def cancelled(self, tag: bytes, token: bytes, now_us: int) -> None:
+        """Note that a call was withdrawn: the items that it has taken are there for the next run."""
+        until_us = self._until_us.setdefault(tag, {})
+        ends_us = self._all_ends_us.get(token, set())
+        if ends_us:
+            self._over_at.setdefault(token, self._network.world.now)
+        for item, until in until_us.items():
+            if until in ends_us:
+                until_us[item] = _LEFT
+        self._compare(tag, until_us, now_us)
+
+    def torn(self, tag: bytes, token: bytes) -> None:
+        """Note that the cancellation of a call was cut off: what it had taken may be there for the next run, or not yet."""
+        ends_us = self._all_ends_us.get(token, set())
+        self._lost |= {item for item, until in self._until_us.get(tag, {}).items() if until in ends_us}
 
     def _left(self, until_us: dict[bytes, float], item: bytes) -> None:
         now = self._network.world.now
@@ -91,6 +109,7 @@ class ItemWatch:
         if items and self._network.world.now < self._over_at.get(token, -inf) + REMEMBERED_S:
             self._find(f"invariant 53: the run of {token.decode()} is over, and gets {readable(items)}")
         self.given.setdefault(token, set()).update(items)
+        self._all_ends_us.setdefault(token, set()).add(ends_us)
         for item in items:
             until = until_us.get(item)
             if item not in self._lost and (until is None or not (until <= now_us or until == ends_us)):

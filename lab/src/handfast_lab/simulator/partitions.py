@@ -84,6 +84,7 @@ class Working:
         watch.comes(self)
         assert order.cancel_after is not None  # noqa: S101 -- as it is drawn
         client.loop.call_later(0.999 * order.cancel_after, watch.check_items, self)
+        client.loop.call_later(order.cancel_after, watch.is_leaving)
         try:
             await partition.run(self._serve)
         finally:
@@ -134,6 +135,10 @@ class PartitionWatch(GroupWatch):
     def comes(self, worker: Working) -> None:
         """Record a worker that joins."""
         self._serving[worker] = set()
+        self._changed_at = self._world.now
+
+    def is_leaving(self) -> None:
+        """Record that a worker is told to go, which may take it a while."""
         self._changed_at = self._world.now
 
     def goes(self, worker: Working) -> None:

@@ -12,7 +12,8 @@ from handfast._api.blocks import Entrance
 from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import OWN_ERRORS
+
+# sync only: from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.effects import Steps
 from handfast._engine.objects import ObjectRequest
 from handfast._objects import AsyncBlockOnly
@@ -58,13 +59,14 @@ class AsyncCollecting(AsyncBlockOnly, AbstractAsyncContextManager[tuple[Any, ...
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            await self._leave(exc)
-        except OWN_ERRORS:
-            raise
-        except BaseException:
-            await self._leave(exc)
-            raise
+        await self._leave(exc)  # asyncio only
+        # sync only: try:
+        # sync only:     self._leave(exc)
+        # sync only: except OWN_ERRORS:
+        # sync only:     raise
+        # sync only: except BaseException:
+        # sync only:     self._leave(exc)
+        # sync only:     raise
 
     async def _leave(self, error: BaseException | None) -> None:
         """Have the server forget the items, or give them to another run. It may be called again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 
 # sync only: import time
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ from handfast._engine.validate import (
     utf8,
 )
 from handfast._protocol import admin, auditing
-from handfast._protocol.overtaking import NO_GRACE
 from handfast.arguments import Duration, HeldKind
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class AsyncOperations:
                 "once".
             reason: Why, for those who wait and for `status`: 1 to 1,000 bytes of UTF-8.
             now: Ask the holders to end, as `Lock.preempt` does, and take their leases if they have not after ``grace``. Returns
-                when they are gone.
+                when all are gone, however many, or when another operator has ended this hold or set another one.
             grace: Seconds that the holders have then: a number or a timedelta, from 0 to 366 days.
 
         Returns:
@@ -89,17 +89,27 @@ class AsyncOperations:
 
         request, ttl_ms = self._permits(kind, name), milliseconds(duration, "duration")
         grace_ms, by, began = grace_milliseconds(grace), self._driver.label, monotonic()
-        until_us, _, left_us = await self._driver.run(
-            admin.hold(request, ttl_ms, grace_ms if now else NO_GRACE, check_reason(reason), by), name
-        )
-        while left_us >= 0:
-            await asyncio.sleep(min(ASK_AGAIN_S, left_us / 1e6 + 0.001))
-            left_ms = ttl_ms - round((monotonic() - began) * 1000)
-            if left_ms <= 0:
-                break
-            _, _, left_us = await self._driver.run(admin.hold(request, left_ms, grace_ms, reason, by), name)
+        until_us = await self._driver.run(admin.hold(request, ttl_ms, check_reason(reason), by), name)
+        if now:
+            await self._ask_to_end({request: until_us}, grace_ms, reason)
         until = datetime.fromtimestamp(until_us / 1e6, UTC)
         return Hold(until, max(0.0, ttl_ms / 1000 - (monotonic() - began)), by, reason)
+
+    async def _ask_to_end(self, held: Mapping[PermitRequest, int], grace_ms: int, reason: str) -> None:
+        """Ask the holders of names to end that are on hold until these times, in microseconds. Returns when all are gone."""
+        left = dict(held)
+        while left:
+            pause = ASK_AGAIN_S
+            for request, until_us in held.items():
+                if request in left:
+                    steps = admin.ask_to_end(request, until_us, grace_ms, reason, self._driver.label)
+                    left_us = await self._driver.run(steps, request.name)
+                    if left_us is None:
+                        del left[request]
+                    else:
+                        pause = min(pause, left_us / 1e6 + 0.001)
+            if left:
+                await asyncio.sleep(pause)
 
     async def unhold(self, name: str, *, kind: HeldKind = "lock", reason: str = "released") -> bool:
         """End the hold on a name, also that of another operator, and serve the queue.

@@ -64,6 +64,7 @@ end
 
 -- @include memory
 -- @include tombstones
+-- @include overtaken
 -- @include sweep
 -- @include queue
 -- @include handoff
@@ -84,6 +85,9 @@ for k = 1, #KEYS, 2 do
     its_fence = math.max(its_fence, (struct.unpack('<d', its_record)))
   end
   local its_ticket = ticket_of(token)
+  if not its_end and not its_ticket and was_overtaken(ticket, wants) then
+    return 'superseded '
+  end
   if its_ticket and (ticket == 0 or ticket == its_ticket) then
     placed, ticket = placed + 1, its_ticket
   end

@@ -25,7 +25,7 @@
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
 -- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
---   nothing changes. `superseded` if permit_overtake.lua has dismissed it.
+--   nothing changes. `superseded` if permit_overtake.lua has dismissed it, however long ago.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in the queue already goes on, since it takes up nothing new.
 
@@ -99,6 +99,7 @@ end
 -- @include memory
 -- @include grant
 -- @include tombstones
+-- @include overtaken
 -- @include sweep
 -- @include handoff
 
@@ -126,6 +127,12 @@ if its_record and its_end > now then
 elseif its_end then
   require_memory() -- it has expired, or its record was evicted: it is granted again
   drop_lease(token)
+end
+if not has_place and was_overtaken(ticket, wants) then
+  if changed then
+    save()
+  end
+  return 'superseded '
 end
 gives_back = has_place ~= nil and (ticket <= 0 or ticket == has_place)
 sweep()

@@ -2,9 +2,10 @@
 --
 -- KEYS state tokens
 -- ARGV token owner
--- REPLY adopted
+-- REPLY adopted held_us
 -- REPLY lost
 --
+-- held_us is the time since the grant, by which the client counts when it is asked to end; -1 where the clock was set back.
 -- owner is the control channel and the label of the client, as in lib/record.lua. The lease keeps the fence, the
 --   deadline, the permits and all other words of the record. The caller has renewed the lease before.
 --
@@ -35,4 +36,5 @@ if holder == token then
 else
   save(token, its_record)
 end
-return 'adopted '
+local granted = struct.unpack('<d', its_record)
+return 'adopted ' .. struct.pack('<d', granted <= now + 1000000 and math.max(0, now - granted) or -1)

@@ -7,7 +7,7 @@
 -- ALONE gone
 --
 -- All waiters before `token` leave the queue: each gets a tombstone, and a message to ask, by which it learns that it is
--- superseded. With a grace_ms of 0 or more the holders are asked to end, each by a message on its control channel, which
+-- superseded. One that comes back later finds that in the state, see lib/overtaken.lua. With a grace_ms of 0 or more as many holders are asked to end as have the permits that the token lacks, each by a message on its control channel, which
 -- has the time that is left, the time from its grant until then, both in ms, `by` and `reason`. The first one that asks sets the time, as the word `wanted` of the
 -- holder's record: later ones may bring it forward, and do not put it off. A holder whose time is over is revoked, and the
 -- queue is served. With a grace_ms of -1 no holder is asked, and none while an operator holds the name.
@@ -25,6 +25,7 @@
 -- @include grant
 -- @include memory
 -- @include tombstones
+-- @include overtaken
 -- @include revoke
 -- @include ask
 -- @include hold
@@ -41,6 +42,7 @@ if not ticket then
   return 'gone '
 end
 allow_at_maxmemory()
+note_overtaking(ticket, grace_ms >= 0)
 sweep()
 
 local before = string.format('(%.0f', ticket - FINISHED)
@@ -56,8 +58,13 @@ for _, other in ipairs(dismissed) do
   end
 end
 
-local asks = grace_ms >= 0 and not hold_end() -- while an operator holds the name, no one gets in
-local first_end = asks and ask_holders(grace_ms, by, reason) or math.huge
+local first_end = math.huge
+local my_record = grace_ms >= 0 and redis.call('HGET', state, token)
+if my_record and not hold_end() then -- while an operator holds the name, no one gets in
+  local weight, limit = struct.unpack('<dd', my_record, WEIGHT_AT)
+  local free = (set_limit > 0 and set_limit or limit) - used()
+  first_end = ask_holders(grace_ms, by, reason, 0, weight - free)
+end
 local more = hand_over()
 if #dismissed == MAX_DISMISSED then
   more = 1

@@ -6,7 +6,8 @@
 -- REPLY lost
 --
 -- `more` are the keys of further names, two each. A lease that lost one of its names is lost: then nothing is
--- renewed. lease_us is the time from now until the lease ends; of several names, until the first one does.
+-- renewed. lease_us is the time from now until the lease ends; of several names, until the first one does. The lease of a
+-- holder that was asked to end, see lib/ask.lua, lasts no longer than its record says.
 --
 -- TWICE the deadline is set, never added to.
 -- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
@@ -15,13 +16,14 @@
 -- @include clock
 
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
-local texts, first = {}, math.huge
+local texts, ends, first = {}, {}, math.huge
 for k = 1, #KEYS, 2 do
-  local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
+  local text, its_record = unpack(redis.call('HMGET', KEYS[k], 's', token))
+  local its_end = 0
   if text and #text < HOLDER_AT then
     error('stored in ' .. text) -- as lib/state.lua says
   elseif text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
-    its_end = (struct.unpack('<d', text))
+    its_end, its_record = struct.unpack('<d', text), text
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
     text = its_end < FINISHED and text or false
@@ -29,12 +31,13 @@ for k = 1, #KEYS, 2 do
   if not text or its_end <= now then
     return 'lost '
   end
-  texts[k], first = text, math.min(first, its_end)
+  local wanted = its_record and tonumber(string.match(its_record, ' wanted=(%d+)')) or math.huge
+  texts[k], ends[k] = text, math.min(math.max(its_end, now + ttl_ms * 1000), wanted + ASKED_US)
+  first = math.min(first, ends[k])
 end
-local its_end = now + ttl_ms * 1000
 for k = 1, #KEYS, 2 do
-  local text = texts[k]
-  local lease_end, _, keep = struct.unpack('<ddd', text)
+  local text, its_end = texts[k], ends[k]
+  local _, _, keep = struct.unpack('<ddd', text)
   if keep < its_end + HOUR_US then
     keep = its_end + 2 * HOUR_US
     redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
@@ -42,14 +45,14 @@ for k = 1, #KEYS, 2 do
     text = string.sub(text, 1, KEEP_AT - 1) .. struct.pack('<d', keep) .. string.sub(text, KEEP_AT + 8)
   end
   if string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
-    text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, FENCE_AT)
+    text = struct.pack('<d', its_end) .. string.sub(text, FENCE_AT)
   else
     redis.call('HDEL', KEYS[k], '')
-    redis.call('ZADD', KEYS[k + 1], 'GT', its_end, token)
+    redis.call('ZADD', KEYS[k + 1], its_end, token)
   end
   if text ~= texts[k] and type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
     redis.call('HDEL', KEYS[k], '')
     redis.call('HSET', KEYS[k], 's', text)
   end
 end
-return 'renewed ' .. struct.pack('<d', math.max(first - now, ttl_ms * 1000))
+return 'renewed ' .. struct.pack('<d', first - now)

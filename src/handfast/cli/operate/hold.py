@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -13,7 +14,7 @@ from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.operate.looking import NOTHING, connected, json_option, label_option, note, operator, reason_option
 
 if TYPE_CHECKING:
-    from handfast import Handfast
+    from handfast import Handfast, Hold
 
 __all__ = ["hold", "unhold"]
 
@@ -63,11 +64,13 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     grace = 10.0 if given["grace"] is None else given["grace"]
     with _client(given) as client:
         names = _names(ctx, client, given)
-        for name in names:
-            done = client.hold(
-                name, given["duration"], kind=given["kind"], reason=given["reason"], now=given["now"], grace=grace
-            )
+        holds = {}
+        for name in names:  # all of them first: then no one gets in anywhere
+            holds[name] = client.hold(name, given["duration"], kind=given["kind"], reason=given["reason"])
             note(client, "hold", name, kind=given["kind"], reason=given["reason"])
+        if given["now"]:
+            _end_holders(client, given["kind"], holds, grace, given["reason"])
+        for name, done in holds.items():
             if as_json:
                 identity = {"namespace": given["namespace"], "kind": given["kind"], "name": name}
                 shown = {
@@ -79,6 +82,19 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
                 click.echo(objects.dumped(identity | shown))
             else:
                 click.echo(f"{given['kind']} {name!r} is {table.printable(str(done))}")
+        if _is_pattern(given["name"]) and not as_json:
+            click.echo(f"{len(holds):,} names; those that are made from now on are not on hold")
+
+
+def _end_holders(client: Handfast, kind: Any, holds: Mapping[str, Hold], grace: float, reason: str) -> None:
+    """Ask the holders of all names to end, and wait until they are gone."""
+    from handfast._engine.validate import grace_milliseconds
+
+    ends = {
+        client._permits(kind, name): round(hold.until.timestamp() * 1e6)  # noqa: SLF001 -- as the method hold() does
+        for name, hold in holds.items()
+    }
+    client._ask_to_end(ends, grace_milliseconds(grace), reason)  # noqa: SLF001 -- as above
 
 
 @click.command("unhold", epilog=EPILOG.format("the hold is over", "NAME was not on hold, or a pattern matches no name"))
@@ -112,10 +128,14 @@ def _client(given: dict[str, Any]) -> Any:
 
 def _names(ctx: click.Context, client: Handfast, given: dict[str, Any]) -> list[str]:
     """Return the name, or the names that a pattern matches."""
-    if not re.search(r"[*?[]", given["name"]):
+    if not _is_pattern(given["name"]):
         return [given["name"]]
     names = sorted(one.name for one in client.names(given["name"], kinds=[given["kind"]]))
     if not names:
         click.echo(f"handfast: no {given['kind']} is known that matches {given['name']!r}", err=True)
         ctx.exit(NOTHING)
     return names
+
+
+def _is_pattern(name: str) -> bool:
+    return re.search(r"[*?[]", name) is not None

@@ -32,7 +32,8 @@
 -- double, then as text `force_release by reason`, `resize by limit`, `preempt by reason`, `hold by reason` or `unhold by
 -- reason`.
 --
--- Of a key of once, the field `pause`, as lib/pause.lua says.
+-- Of a key of once, the field `pause`, as lib/pause.lua says. Where a request has overtaken others, the field `over`, as
+-- lib/overtaken.lua says.
 --
 -- This is layout 1, which has no number. In any other layout the field `s` is the text `layout N`, which is shorter:
 -- then a script raises the error `stored in layout N` before any write, and the client raises UnknownLayout.
