@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from handfast._drivers.clock import monotonic
 from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.cli import IO_ERROR
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
@@ -68,7 +69,7 @@ def loss_options(command: F) -> F:
         metavar="TIME",
         default="10",
         show_default=True,
-        help="With --on-lost term: time from SIGTERM to SIGKILL.",
+        help="With --on-lost term: time from SIGTERM to SIGKILL. When the lease is asked for, SIGKILL comes with its end at the latest.",
     )
     on_lost = click.option(
         "--on-lost",
@@ -118,9 +119,16 @@ def run_holding(
     lease.add_lost_callback(signals.notify_lost)
     lease.add_wanted_callback(signals.notify_wanted)
     code = child.supervise(
-        plan, lambda: f"{lease.name!r} is to be given up in {lease.remaining():.1f} s: {lease.wanted}"
+        plan,
+        lambda: f"{lease.name!r} is to be given up in {_grace_left(lease):.1f} s: {lease.wanted}",
+        lambda: _grace_left(lease),
     )
     return Ended(code, True, child.exited, child.knew_of_loss, child.told_to_end, child.knew_of_request)
+
+
+def _grace_left(lease: Lease) -> float:
+    """Return the seconds until a holder that was asked to end loses its lease. Renewals do not prolong them."""
+    return max(0.0, lease._state.ends_at - monotonic())  # noqa: SLF001 -- what `remaining` shows is less before a renewal
 
 
 def fences_around() -> list[int]:

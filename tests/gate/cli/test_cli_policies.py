@@ -34,7 +34,18 @@ def test_a_run_that_is_asked_to_end_sends_sigterm_and_exits_74(run, job):
     assert (code, out) == (74, "SIGTERM\nSIGCONT\n") or (code, out) == (74, "SIGTERM\n")
     assert "sent SIGTERM to " in errors
     assert "'job' is to be given up in " in errors
-    assert " s: a deploy\n" in errors
+    assert " s: a deploy; SIGKILL follows then\n" in errors
+
+
+def test_a_run_that_does_not_end_is_killed_with_its_lease(run, job, raw):
+    process = ready(
+        run("--kill-after", "1h", "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    )
+    eventually(lambda: raw.pubsub_channels("hf:control:*"))
+    with job.preempt(grace=0.3, reason="a deploy"):
+        code, _, errors = done(process)
+    assert code == 74
+    assert "sent SIGKILL to " in errors
 
 
 def test_a_run_that_ignores_a_loss_ignores_the_request_as_well(run, job, raw):

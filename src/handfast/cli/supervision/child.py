@@ -81,18 +81,21 @@ class Child:
         """Whether the program ended by itself, and not by a signal."""
         return (self._process.returncode or 0) >= 0
 
-    def supervise(self, plan: LossPlan, why_wanted: Callable[[], str] = str) -> int:
+    def supervise(
+        self, plan: LossPlan, why_wanted: Callable[[], str] = str, left_s: Callable[[], float] = float
+    ) -> int:
         """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n.
 
-        ``why_wanted`` tells why a later request asks for the lease, once one does.
+        ``why_wanted`` tells why a later request asks for the lease, once one does, and ``left_s`` how many seconds are left: the
+        program does not outlive them.
         """
         kill_at = inf
         while (status := self._poll()) is None:
             for number in self._signals.wait(kill_at - monotonic()):
                 if number == LOST:
-                    kill_at = self._on_loss(plan)
+                    kill_at = min(kill_at, self._on_loss(plan))
                 elif number == WANTED:
-                    self._on_wanted(plan, why_wanted())
+                    kill_at = min(kill_at, self._on_wanted(plan, why_wanted(), left_s()))
                 elif number in FORWARDED:
                     self.told_to_end = self.told_to_end or number in ASKS_TO_END
                     if not self._terminal_sent(number):
@@ -129,15 +132,16 @@ class Child:
         self._send(signal.SIGCONT)  # a stopped program would not handle SIGTERM
         return monotonic() + plan.kill_after
 
-    def _on_wanted(self, plan: LossPlan, why: str) -> None:
-        """Ask the program to end, while it still holds the lease."""
+    def _on_wanted(self, plan: LossPlan, why: str, left_s: float) -> float:
+        """Ask the program to end, while it still holds the lease; return the time at which to kill it: with the lease."""
         if plan.on_lost == "ignore":
             self._say(f"{self._title} continues although {why}")
-            return
+            return inf
         self.knew_of_request = True
         if self._send(signal.SIGTERM):
-            self._say(f"sent SIGTERM to {self._title}: {why}")
+            self._say(f"sent SIGTERM to {self._title}: {why}; SIGKILL follows then")
         self._send(signal.SIGCONT)  # as above
+        return monotonic() + left_s
 
     def _send(self, number: int) -> bool:
         try:
