@@ -194,6 +194,7 @@ class Worker:
                     mine = self._assigned(everyone, items, member.fence)
                     seen = everyone, items
                     self._gap = every / max(MOVES_PER_PERIOD, len(self._jobs.keys() - mine))
+                    self._move_at = max(self._move_at, monotonic())
                 until = min(look_at, self._settle(job, mine, items))
             except BaseException as error:
                 pause = loop.after(error)
@@ -269,7 +270,7 @@ class Worker:
             is_waiting = job not in self.held
             if is_waiting or item not in items or monotonic() >= self._move_at:
                 if item in items and not is_waiting:
-                    self._move_at = monotonic() + self._gap
+                    self._move_at += self._gap  # however late: all are to be given up within a period
                 self._stop(job)
                 del self._jobs[item]
         return min(look_at, self._move_at) if self._jobs.keys() - mine else look_at
