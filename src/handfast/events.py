@@ -95,6 +95,8 @@ class Found(NameEvent):
     """How the recorded run ended: "done", "failed", "begun" or "unstored"."""
     waited: float
     """Seconds from the call to the record."""
+    position: int | None
+    """How many requests stood before this request, by the latest reply; None for a request that was not in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,15 @@
 """Make events, and call the functions that listen to them.
 
 The end of a request or of a lease is reported in the caller's thread or task, after the fact: a trace needs the caller's
-context, and a slow function delays only this caller. Reports of renewers go to a separate thread, like their log records:
-no function keeps a lease from being renewed.
+context, and a slow function delays only this caller. Reports of renewers go to a thread of each function: no function
+keeps a lease from being renewed, nor another function from its events.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -34,19 +35,16 @@ from handfast.errors import (
 __all__ = ["Dispatcher", "Listener"]
 
 MAX_WAITING = 10_000
-"""How many events wait for a function that hangs. Further ones are dropped."""
+"""How many events wait for a function that hangs. Further ones are dropped, and the first of them is logged."""
 
 WARN_EVERY_S = 60.0
 """How often, in seconds, it is logged at most that a function failed."""
-
-_apart = Background("handfast-events", daemon=True)
-"""For the functions of all clients. A daemon: a function that hangs does not keep the process from its end."""
 
 
 class Listener:
     """A function, and the kinds of events that it is called with."""
 
-    __slots__ = ("_callback", "_threads", "_types", "_warn_at")
+    __slots__ = ("_apart", "_callback", "_is_dropping", "_threads", "_types", "_warn_at", "is_stopped")
 
     def __init__(self, callback: Callable[[Any], object], types: tuple[type[events.Event], ...]) -> None:
         self._callback = callback
@@ -54,10 +52,16 @@ class Listener:
         self._threads: set[int] = set()
         """The threads that are in the function now: it is not called for what it does itself."""
         self._warn_at = 0.0
+        self._apart = Background("handfast-events", daemon=True)
+        """A thread of this function alone: where it hangs, other functions have their events. A daemon: it does not keep
+        the process from its end."""
+        self._is_dropping = False
+        """Whether too many events wait, which is logged once: until all of them are done."""
+        self.is_stopped: bool = False
 
     def take(self, event: events.Event) -> None:
         """Call the function. What it raises is logged."""
-        if not isinstance(event, self._types) or (thread := threading.get_ident()) in self._threads:
+        if self.is_stopped or not isinstance(event, self._types) or (thread := threading.get_ident()) in self._threads:
             return
         self._threads.add(thread)
         try:
@@ -69,6 +73,21 @@ class Listener:
                 log.listener_failed(type(event).__name__, error)
         finally:
             self._threads.discard(thread)
+
+    def take_apart(self, event: events.Event) -> None:
+        """Have the function called in its own thread, after the events that wait there."""
+        if not isinstance(event, self._types):
+            return
+        waiting = len(self._apart)
+        if waiting == 0:
+            self._is_dropping = False
+        if waiting >= MAX_WAITING:
+            if not self._is_dropping:
+                self._is_dropping = True
+                log.listener_hangs(type(event).__name__, waiting)
+            return
+        with suppress(RuntimeError):  # the interpreter is ending
+            self._apart.call(partial(self.take, event))
 
 
 class Dispatcher:
@@ -117,7 +136,7 @@ class Dispatcher:
         """Report that a key of `once` had a record."""
         attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
-        self._dispatch(events.Found(**fields, outcome=outcome, waited=waited))
+        self._dispatch(events.Found(**fields, outcome=outcome, waited=waited, position=attempt.position))
 
     def admitted(self, attempt: LimitAttempt, *, exceeded: bool) -> None:
         """Report that a limiter has admitted a call."""
@@ -172,11 +191,8 @@ class Dispatcher:
             listener.take(event)
 
     def _dispatch_apart(self, event: events.Event) -> None:
-        if len(_apart) < MAX_WAITING:
-            try:
-                _apart.call(partial(self._dispatch, event))
-            except RuntimeError:  # the interpreter is ending
-                return
+        for listener in [*self._listeners]:
+            listener.take_apart(event)
 
 
 def _of(request: Any) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Events:
         self.dispatcher = Dispatcher(self._listeners)
 
         def stop() -> None:
+            listener.is_stopped = True  # some events may wait for its thread
             with suppress(ValueError):  # it was stopped before
                 self._listeners.remove(listener)
             if not self._listeners:

@@ -27,6 +27,7 @@ __all__ = [
     "is_logged",
     "lease_log",
     "listener_failed",
+    "listener_hangs",
     "loop_back",
     "loop_blocked",
     "lost",
@@ -248,6 +249,16 @@ def wanted(lease: LeaseState, told: Wanted) -> None:
 def listener_failed(event: str, error: Exception) -> None:
     _lease_apart.error(
         "a function that was given to on() failed with an event, %s", event, exc_info=error, extra={"event": event}
+    )
+
+
+def listener_hangs(event: str, waiting: int) -> None:
+    """Log that events of the background are dropped, since the function has not returned. The caller says it once."""
+    _lease_apart.error(
+        "a function that was given to on() hangs: %d events wait for it, and further ones are dropped, as this %s",
+        waiting,
+        event,
+        extra={"event": event, "reason": "the function hangs"},
     )
 
 

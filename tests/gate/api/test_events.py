@@ -23,8 +23,21 @@ from handfast import (
     Superseded,
 )
 from handfast import events as seen
+from handfast._drivers import dispatcher
 from handfast._protocol import once as once_steps
-from handfast.events import Acquired, Admitted, Connected, Event, Found, Lost, Queued, Refused, Released, Wanted
+from handfast.events import (
+    Acquired,
+    Admitted,
+    Connected,
+    Event,
+    Found,
+    Lost,
+    Queued,
+    Refused,
+    Released,
+    RenewalFailed,
+    Wanted,
+)
 from handfast.testing import cancel_everywhere
 from tests._support.apis import ASYNCIO, take, until_queued
 from tests._support.family import until_listening
@@ -138,6 +151,21 @@ async def test_a_record_is_found(api, here, told):
         await failing.run(api.function(lambda: 1))
     assert kinds_of(told) == [Acquired, Released, Found, Found, Acquired, Released, Found]
     assert [event.outcome for event in told if isinstance(event, Found)] == ["done", "done", "failed"]
+    assert {event.position for event in told if isinstance(event, Found)} == {None}
+
+
+async def test_a_record_that_was_waited_for_is_found_by_a_request_in_the_queue(api, here, there, told):
+    run = await there.once("a").acquire()
+
+    async def call():
+        return await here.once("a").run(api.function(lambda: 2))
+
+    waiter = asyncio.create_task(call())
+    await until_queued(there.once("a"))
+    await eventually_async(lambda: kinds_of(told) == [Queued])
+    await run.finish(1)
+    assert await waiter == 1
+    assert [(type(event), event.position) for event in told] == [(Queued, 0), (Found, 0)]
 
 
 async def test_tasks_that_share_an_answer_are_each_told_of(api, here, there, told):
@@ -409,6 +437,56 @@ async def test_a_function_that_hangs_keeps_no_lease_from_being_renewed(here, the
     finally:
         go_on.set()
     await ends_of(told, 2)
+
+
+async def test_a_function_that_hangs_costs_itself_alone(here, there, told):
+    """Neither another function of its client nor those of other clients."""
+    go_on, hangs, others = threading.Event(), threading.Event(), []
+    here.on(lambda _: (hangs.set(), go_on.wait(30)), Lost)
+    here.on(others.append, Lost)
+    there.on(others.append, Lost)
+    try:
+        for client in (here, there):
+            await client.lock("a", ttl=SOON_S, renew=False).acquire()
+            await eventually_async(hangs.is_set)
+        await eventually_async(lambda: len(others) == 2)
+        await ends_of(told, 1)
+    finally:
+        go_on.set()
+
+
+async def test_events_that_a_function_does_not_take_are_dropped_and_logged_once(here, monkeypatch, caplog):
+    monkeypatch.setattr(dispatcher, "MAX_WAITING", 2)
+    go_on, hangs, heard = threading.Event(), threading.Event(), []
+    here.on(lambda event: (hangs.set(), go_on.wait(30), heard.append(event)), RenewalFailed)
+    try:
+        here._driver.events.renewal_failed("1")
+        await eventually_async(hangs.is_set)
+        for number in range(5):
+            here._driver.events.renewal_failed(str(number))
+    finally:
+        go_on.set()
+    await eventually_async(lambda: len(heard) == 3)
+    await eventually_async(lambda: "given to on() hangs" in caplog.text)
+    assert caplog.text.count("given to on() hangs: 2 events wait for it") == 1
+    here._driver.events.renewal_failed("again")
+    await eventually_async(lambda: [event.reason for event in heard] == ["1", "0", "1", "again"])
+
+
+async def test_a_function_that_was_stopped_does_not_get_what_waits_for_it(here):
+    go_on, hangs, heard = threading.Event(), threading.Event(), []
+    stop = here.on(lambda event: (heard.append(event), hangs.set(), go_on.wait(30)), RenewalFailed)
+    done = []
+    for number in range(2):
+        here._driver.events.renewal_failed(str(number))
+    await eventually_async(hangs.is_set)
+    stop()
+    here.on(done.append, RenewalFailed)
+    go_on.set()
+    here._driver.events.renewal_failed("later")
+    await eventually_async(lambda: [event.reason for event in done] == ["later"])
+    await eventually_async(lambda: not any(one.name == "handfast-events" for one in threading.enumerate()))
+    assert [event.reason for event in heard] == ["0"]
 
 
 def test_a_function_that_acquires_does_not_hear_of_itself(hf):
