@@ -10,7 +10,8 @@ Needs the extra ``handfast[otel]``, which is the API of OpenTelemetry. The progr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
+from weakref import WeakKeyDictionary
 
 try:
     from opentelemetry import metrics, trace
@@ -27,6 +28,7 @@ from handfast.events import (
     Connected,
     Event,
     Found,
+    LossCause,
     Lost,
     NameEvent,
     Queued,
@@ -34,7 +36,7 @@ from handfast.events import (
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Labels, collapse
+from handfast.metrics import BUCKETS_S, Installations, Labels, collapse
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -43,6 +45,12 @@ __all__ = ["install"]
 
 NS = 1_000_000_000
 """Nanoseconds in a second: the times of spans are in those."""
+
+_global = Installations()
+"""The clients that are measured into the global meter provider, whether or not it is set already."""
+
+_installed: WeakKeyDictionary[MeterProvider, Installations] = WeakKeyDictionary()
+"""Those of each other meter provider."""
 
 
 def install(
@@ -77,16 +85,23 @@ def install(
         label: Returns the label of a name. There are 200 different ones, and "other" for the rest.
 
     Returns:
-        A function without arguments that ends it for this client.
+        A function without arguments that ends it for this client. A client that is measured already gives the same
+        function, and is counted once.
 
     Raises:
         ValueError: ``min_wait`` is negative or ``nan``.
     """
     if not min_wait >= 0:
         raise ValueError(f"min_wait must be a number of seconds from 0 on, not {min_wait!r}")
-    tracer = trace.get_tracer("handfast", __version__, tracer_provider)
-    telemetry = _Telemetry(client, metrics.get_meter("handfast", __version__, meter_provider), tracer, min_wait, label)
-    return client.on(telemetry.take)
+
+    def make() -> Callable[[Event], None]:
+        tracer = trace.get_tracer("handfast", __version__, tracer_provider)
+        meter = metrics.get_meter("handfast", __version__, meter_provider)
+        return _Telemetry(client, meter, tracer, min_wait, label).take
+
+    if meter_provider is None or meter_provider is metrics.get_meter_provider():
+        return _global.install(client, make)
+    return _installed.setdefault(meter_provider, Installations()).install(client, make)
 
 
 class _Telemetry:
@@ -103,6 +118,8 @@ class _Telemetry:
         self._tracer = tracer
         self._min_wait = min_wait
         self._labels = Labels(label)
+        self._begun: set[tuple[str, str]] = set()
+        """The kinds and labels whose losses are counted from 0 on."""
         self._server = client._driver.address  # noqa: SLF001 -- the URL without a password
         self._acquire, self._hold = (
             meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=BUCKETS_S)
@@ -118,6 +135,8 @@ class _Telemetry:
         self._opened = meter.create_counter(
             "handfast.connection.opened", "{connection}", "Connections that were opened"
         )
+        self._failed.add(0)
+        self._opened.add(0)
 
     def take(self, event: Event) -> None:
         """Measure an event, and trace it if it was a wait."""
@@ -133,8 +152,9 @@ class _Telemetry:
         if isinstance(event, Acquired | Refused | Found | Admitted):
             self._acquire.record(event.waited, named | {"handfast.outcome": outcome_of(event)})
             if isinstance(event, Acquired):
+                self._begin(named)
                 self._leases.add(1, named)
-            if isinstance(event, Acquired | Refused) and event.position is not None:
+            if isinstance(event, Acquired | Refused | Found) and event.position is not None:
                 self._waiters.add(-1, named)
             if event.waited >= self._min_wait:
                 self._trace(event, event.waited)
@@ -147,6 +167,14 @@ class _Telemetry:
         elif isinstance(event, Queued):
             self._waiters.add(1, named)
 
+    def _begin(self, named: dict[str, str]) -> None:
+        """Count losses from 0 on: rates and alerts see a first loss only as the step from 0 to 1."""
+        place = (named["handfast.kind"], named["handfast.name"])
+        if place not in self._begun:
+            self._begun.add(place)
+            for cause in get_args(LossCause):
+                self._lost.add(0, named | {"handfast.cause": cause})
+
     def _trace(self, event: NameEvent, waited: float) -> None:
         """Make a span of a request that is over. The caller's span is the current one here."""
         attributes: dict[str, str | int] = {
@@ -158,7 +186,7 @@ class _Telemetry:
         }
         if isinstance(event, Acquired):
             attributes["handfast.fence"] = event.fence
-        if isinstance(event, Acquired | Refused) and event.position is not None:
+        if isinstance(event, Acquired | Refused | Found) and event.position is not None:
             attributes["handfast.position"] = event.position
         began, ended = round((event.at - waited) * NS), round(event.at * NS)
         span = self._tracer.start_span(

@@ -11,7 +11,7 @@ a web framework.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from weakref import WeakKeyDictionary
 
 try:
@@ -26,13 +26,14 @@ from handfast.events import (
     Connected,
     Event,
     Found,
+    LossCause,
     Lost,
     Queued,
     Refused,
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Labels, collapse
+from handfast.metrics import BUCKETS_S, Installations, Labels, collapse
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -68,11 +69,13 @@ def install(
             the first client of a registry counts.
 
     Returns:
-        A function without arguments that ends it for this client.
+        A function without arguments that ends it for this client. A client that is measured already gives the same
+        function, and is counted once.
     """
     if registry not in _installed:
         _installed[registry] = _Metrics(registry, Labels(label))
-    return client.on(_installed[registry].take)
+    metrics = _installed[registry]
+    return metrics.clients.install(client, lambda: metrics.take)
 
 
 class _Metrics:
@@ -81,6 +84,7 @@ class _Metrics:
     def __init__(self, registry: CollectorRegistry, labels: Labels) -> None:
         named = ("kind", "name")
         self._labels = labels
+        self.clients: Installations = Installations()
         self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
         """The metric of each combination of labels: to look it up in the library takes longer."""
         self._acquire = Histogram(
@@ -97,8 +101,14 @@ class _Metrics:
             buckets=BUCKETS_S,
             registry=registry,
         )
-        self._leases = Gauge("handfast_leases", "Leases that this process holds", named, registry=registry)
-        self._waiters = Gauge("handfast_waiters", "Requests of this process in queues", named, registry=registry)
+        # With several processes that share a folder, the sum of those that live.
+        self._leases, self._waiters = (
+            Gauge(name, text, named, registry=registry, multiprocess_mode="livesum")
+            for name, text in (
+                ("handfast_leases", "Leases that this process holds"),
+                ("handfast_waiters", "Requests of this process in queues"),
+            )
+        )
         lost, failed, opened = "Leases that were lost", "Renewals without a good reply", "Connections that were opened"
         self._losses = Counter("handfast_leases_lost", lost, (*named, "cause"), registry=registry)
         renewals = Counter("handfast_renewals_failed", failed, registry=registry)
@@ -129,8 +139,11 @@ class _Metrics:
             self._child(self._waiters, kind, label).dec()
 
     def _answered(self, event: Admitted | Found) -> None:
+        kind, label = event.kind, self._labels.of(event.name)
         outcome = "granted" if isinstance(event, Admitted) else "found"
-        self._child(self._acquire, event.kind, self._labels.of(event.name), outcome).observe(event.waited)
+        self._child(self._acquire, kind, label, outcome).observe(event.waited)
+        if isinstance(event, Found) and event.position is not None:
+            self._child(self._waiters, kind, label).dec()
 
     def _refused(self, event: Refused) -> None:
         kind, label = event.kind, self._labels.of(event.name)
@@ -157,4 +170,7 @@ class _Metrics:
         child = self._children.get(key)
         if child is None:
             child = self._children[key] = metric.labels(*labels)
+            if metric is self._leases:  # rates and alerts see a first loss only as the step from 0 to 1
+                for cause in get_args(LossCause):
+                    self._losses.labels(*labels, cause)
         return child

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
+from typing import get_args
 
 import pytest
+from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -14,9 +16,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from handfast import AcquireTimeout, AsyncHandfast, Handfast
+from handfast.events import LossCause
 from handfast.metrics import BUCKETS_S
 from handfast.metrics.opentelemetry import install
 from tests._support.apis import ASYNCIO, until_queued
+from tests._support.helpers import eventually_async
 
 SOON_S = 0.05
 
@@ -76,6 +80,54 @@ async def test_a_lease_is_measured(here, there, telemetry):
     assert count(points["handfast.hold.duration"], outcome="released") == 1
     assert points["handfast.hold.duration"][0].explicit_bounds == BUCKETS_S
     assert telemetry.spans() == ()
+
+
+async def test_losses_and_failures_are_counted_from_0_on(here, telemetry):
+    telemetry.install(here)
+    async with here.lock("a"):
+        pass
+    points = telemetry.points()
+    assert {point.attributes["handfast.cause"] for point in points["handfast.lease.lost"]} == {*get_args(LossCause)}
+    assert count(points["handfast.lease.lost"]) == 0
+    assert [point.value for point in points["handfast.renewal.failed"]] == [0]
+
+
+async def test_a_client_that_is_installed_twice_is_counted_once(here, telemetry):
+    stop, again = telemetry.install(here), telemetry.install(here)
+    async with here.lock("a"):
+        assert count(telemetry.points()["handfast.lease.active"]) == 1
+    assert stop is again
+    stop()
+    async with here.lock("a"):
+        assert count(telemetry.points()["handfast.lease.active"]) == 0
+    telemetry.install(here)
+    async with here.lock("a"):
+        assert count(telemetry.points()["handfast.lease.active"]) == 1
+
+
+def test_the_global_meter_provider_has_each_client_once(hf):
+    first = install(hf)
+    assert install(hf, meter_provider=metrics.get_meter_provider()) is first
+    assert install(hf) is first
+    first()
+
+
+async def test_a_call_that_finds_the_record_it_waited_for_waits_no_more(api, here, there, telemetry):
+    telemetry.install(here)
+
+    def waiters():
+        return count(telemetry.points().get("handfast.waiter.active", ()))
+
+    run = await there.once("a").acquire()
+
+    async def call():
+        return await here.once("a").run(api.function(lambda: 2))
+
+    waiter = asyncio.create_task(call())
+    await eventually_async(lambda: waiters() == 1)
+    await run.finish(1)
+    assert await waiter == 1
+    assert waiters() == 0
 
 
 async def test_a_wait_is_a_span_under_that_of_its_caller(api, server, here, telemetry):

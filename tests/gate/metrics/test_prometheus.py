@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from typing import get_args
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from handfast import AcquireTimeout
+from handfast import AcquireTimeout, Handfast
+from handfast.events import LossCause
 from handfast.metrics import BUCKETS_S, MAX_LABELS
 from handfast.metrics.prometheus import install
 from tests._support.apis import take, until_queued
@@ -17,6 +21,8 @@ from tests._support.family import until_listening
 from tests._support.helpers import eventually_async
 
 SOON_S = 0.05
+
+CAUSES = get_args(LossCause)
 
 
 @pytest.fixture
@@ -103,6 +109,75 @@ async def test_clients_share_the_metrics_of_a_registry(here, there, registry):
         pass
     labels = {"kind": "lock", "name": "a", "outcome": "granted"}
     assert registry.get_sample_value("handfast_acquire_seconds_count", labels) == 2
+
+
+async def test_a_client_that_is_installed_twice_is_counted_once(here, there, registry):
+    labels = {"kind": "lock", "name": "a"}
+
+    async def leases():
+        async with here.lock("a"):
+            return registry.get_sample_value("handfast_leases", labels)
+
+    stop, again = (install(bare(here), registry=registry) for _ in range(2))
+    assert await leases() == 1
+    again()
+    assert await leases() == 0
+    install(bare(here), registry=registry)
+    stop()  # of the time before: it ends nothing now
+    assert await leases() == 1
+    install(bare(there), registry=registry)
+    async with there.lock("a"):
+        assert registry.get_sample_value("handfast_leases", labels) == 1
+
+
+def test_what_is_installed_keeps_no_client(registry):
+    client = Handfast("null:")
+    install(client, registry=registry)
+    gone = weakref.ref(client)
+    client.close()
+    del client
+    gc.collect()
+    assert gone() is None
+
+
+async def test_losses_are_counted_from_0_on_with_the_first_lease(here, registry):
+    """The step from 0 to 1 is what an alert sees: a series that begins with 1 has no increase."""
+    install(bare(here), registry=registry)
+    async with here.lock("order:1"):
+        pass
+    labels = {"kind": "lock", "name": "order:*"}
+    found = {
+        cause: registry.get_sample_value("handfast_leases_lost_total", {**labels, "cause": cause}) for cause in CAUSES
+    }
+    assert found == dict.fromkeys(CAUSES, 0)
+
+
+async def test_a_call_that_finds_the_record_it_waited_for_waits_no_more(api, here, there, registry):
+    install(bare(here), registry=registry)
+
+    def waiters():
+        return registry.get_sample_value("handfast_waiters", {"kind": "once", "name": "a"})
+
+    run = await there.once("a").acquire()
+
+    async def call():
+        return await here.once("a").run(api.function(lambda: 2))
+
+    waiter = asyncio.create_task(call())
+    await eventually_async(lambda: waiters() == 1)
+    await run.finish(1)
+    assert await waiter == 1
+    assert waiters() == 0
+
+
+def test_gauges_of_several_processes_are_the_sum_of_those_that_live(registry):
+    with Handfast("null:") as client:
+        install(client, registry=registry)
+    gauges = {one._name: one for one in registry._collector_to_names if isinstance(one, Gauge)}
+    assert {name: one._multiprocess_mode for name, one in gauges.items()} == {
+        "handfast_leases": "livesum",
+        "handfast_waiters": "livesum",
+    }
 
 
 async def test_names_of_others_are_escaped_and_few(here, registry):
