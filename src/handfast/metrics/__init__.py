@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
 
-__all__ = ["BUCKETS_S", "MAX_LABELS", "OTHER", "Installations", "Labels", "collapse"]
+__all__ = ["BUCKETS_S", "MAX_LABELS", "OTHER", "Labels", "collapse", "install_once"]
 
 BUCKETS_S = (0.001, 0.0025, 0.006, 0.015, 0.04, 0.1, 0.25, 0.6, 1.5, 4.0, 10.0, 25.0, 60.0, 150.0, 300.0)
 """Upper bounds of the buckets of all histograms, in seconds: each some 2.5 times the one before."""
@@ -70,31 +70,30 @@ class Labels:
         return label
 
 
-class Installations:
-    """The clients that are measured into one place, such as a registry: each of them once."""
+_stops: WeakKeyDictionary[Handfast | AsyncHandfast, dict[Hashable, Callable[[], None]]] = WeakKeyDictionary()
+"""What ends the measuring of each client, by the place that it is measured into. None of these functions has a reference to
+its client."""
 
-    def __init__(self) -> None:
-        self._stops: WeakKeyDictionary[Handfast | AsyncHandfast, Callable[[], None]] = WeakKeyDictionary()
-        """What ends it for each client. None of these functions has a reference to its client."""
-        self._lock = threading.Lock()
+_installing = threading.Lock()
 
-    def install(
-        self, client: Handfast | AsyncHandfast, make: Callable[[], Callable[[Any], object]]
-    ) -> Callable[[], None]:
-        """Have the function that ``make`` returns called with the events of a client. Return what ends that.
 
-        A client that is measured already gives the function that ends it, and is measured as before.
-        """
-        with self._lock:
-            if (known := self._stops.get(client)) is not None:
-                return known
-            end, reference = client.on(make()), ref(client)
+def install_once(
+    client: Handfast | AsyncHandfast, place: Hashable, make: Callable[[], Callable[[Any], object]]
+) -> Callable[[], None]:
+    """Have the function that ``make`` returns called with the events of a client. Return what ends that.
 
-            def stop() -> None:
-                end()
-                measured = reference()
-                if measured is not None and self._stops.get(measured) is stop:
-                    del self._stops[measured]
+    A client that is measured into the same place already, such as a registry, is measured as before.
+    """
+    with _installing:
+        stops = _stops.setdefault(client, {})
+        if place in stops:
+            return stops[place]
+        end = client.on(make())
 
-            self._stops[client] = stop
-        return stop
+        def stop() -> None:
+            end()
+            if stops.get(place) is stop:
+                del stops[place]
+
+        stops[place] = stop
+    return stop

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
-from weakref import WeakKeyDictionary
 
 try:
     from opentelemetry import metrics, trace
@@ -36,7 +35,7 @@ from handfast.events import (
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Installations, Labels, collapse
+from handfast.metrics import BUCKETS_S, Labels, collapse, install_once
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -45,12 +44,6 @@ __all__ = ["install"]
 
 NS = 1_000_000_000
 """Nanoseconds in a second: the times of spans are in those."""
-
-_global = Installations()
-"""The clients that are measured into the global meter provider, whether or not it is set already."""
-
-_installed: WeakKeyDictionary[MeterProvider, Installations] = WeakKeyDictionary()
-"""Those of each other meter provider."""
 
 
 def install(
@@ -99,9 +92,9 @@ def install(
         meter = metrics.get_meter("handfast", __version__, meter_provider)
         return _Telemetry(client, meter, tracer, min_wait, label).take
 
-    if meter_provider is None or meter_provider is metrics.get_meter_provider():
-        return _global.install(client, make)
-    return _installed.setdefault(meter_provider, Installations()).install(client, make)
+    # The global provider is one place, whether or not the program has set it already.
+    place = None if meter_provider is metrics.get_meter_provider() else meter_provider
+    return install_once(client, place, make)
 
 
 class _Telemetry:

@@ -33,7 +33,7 @@ from handfast.events import (
     Released,
     RenewalFailed,
 )
-from handfast.metrics import BUCKETS_S, Installations, Labels, collapse
+from handfast.metrics import BUCKETS_S, Labels, collapse, install_once
 
 if TYPE_CHECKING:
     from handfast import AsyncHandfast, Handfast
@@ -74,8 +74,7 @@ def install(
     """
     if registry not in _installed:
         _installed[registry] = _Metrics(registry, Labels(label))
-    metrics = _installed[registry]
-    return metrics.clients.install(client, lambda: metrics.take)
+    return install_once(client, registry, lambda: _installed[registry].take)
 
 
 class _Metrics:
@@ -84,7 +83,6 @@ class _Metrics:
     def __init__(self, registry: CollectorRegistry, labels: Labels) -> None:
         named = ("kind", "name")
         self._labels = labels
-        self.clients: Installations = Installations()
         self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
         """The metric of each combination of labels: to look it up in the library takes longer."""
         self._acquire = Histogram(
