@@ -55,13 +55,26 @@ class Found(NamedTuple):
 class NamePattern:
     """A shell pattern for the names of some kinds, such as ``order:*``: ``*``, ``?`` and ``[abc]``, as in `fnmatch`."""
 
-    __slots__ = ("_kinds", "_matches", "_namespace", "_parts", "_pieces", "_sought", "exact", "recorded", "text")
+    __slots__ = (
+        "_kinds",
+        "_matches",
+        "_namespace",
+        "_parts",
+        "_pieces",
+        "_sought",
+        "exact",
+        "passed_over",
+        "recorded",
+        "text",
+    )
 
     def __init__(self, namespace: str, text: str, kinds: Iterable[Kind], *, recorded: bool = False) -> None:
         utf8(text, "a pattern")
         self.text = text
         self.recorded: bool = recorded
         """Whether keys of `once` are found of which something is recorded, and no one runs or waits for them."""
+        self.passed_over: int = 0
+        """How many keys were passed over: no name has them, such as one that is too long."""
         self._namespace, self._kinds = namespace, tuple(kinds)
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
@@ -100,7 +113,11 @@ class NamePattern:
         """
         found = []
         for key in keys:
-            read = read_key(self._namespace, key.decode(errors="replace"))
+            try:
+                read = read_key(self._namespace, key.decode(errors="replace"))
+            except ValueError:
+                self.passed_over += 1
+                continue
             if read is None:
                 continue
             place, part = read

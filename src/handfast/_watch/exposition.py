@@ -8,7 +8,7 @@ since the look before is added.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from handfast._watch.looks import Look
@@ -24,7 +24,8 @@ METRICS = {
     "handfast_look_seconds": ("gauge", "How long the latest look took"),
     "handfast_look_age_seconds": ("gauge", "How long ago it ended"),
     "handfast_names": ("gauge", "Names that the server knows"),
-    "handfast_finding": ("gauge", "A warning or a failure of handfast doctor"),
+    "handfast_passed_over": ("gauge", "Keys of the namespace that can't be read"),
+    "handfast_finding": ("gauge", "Warnings and failures of handfast doctor"),
     "handfast_held": ("gauge", "Leases, those of an at_least included"),
     "handfast_waiting": ("gauge", "Requests in the queues"),
     "handfast_on_hold": ("gauge", "Names that an operator has put on hold"),
@@ -34,6 +35,10 @@ METRICS = {
         "How full the fullest limiter is, where its limit is known: 1 admits no more",
     ),
     "handfast_oldest_hold_seconds": ("gauge", "For how long the oldest lease has been held"),
+    "handfast_oldest_awaited_hold_seconds": (
+        "gauge",
+        "For how long the oldest lease of a name that is waited for has been held",
+    ),
     "handfast_oldest_wait_seconds": ("gauge", "For how long the first request of a queue has waited"),
     "handfast_grants_total": ("counter", "Grants"),
     "handfast_wait_seconds_total": ("counter", "Time that those who were granted had waited"),
@@ -47,7 +52,11 @@ Sample = tuple[str, dict[str, str], float]
 
 
 class Exposition:
-    """The text of a scrape: the gauges of the latest look, and the counters of labels, which only grow."""
+    """The text of a scrape: the gauges of the latest look, and the counters of labels, which only grow.
+
+    After a failed look it has no figure of a name. A counter that is missing for some time keeps its rate right: it goes
+    on from where it was.
+    """
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
@@ -56,21 +65,19 @@ class Exposition:
         self._grants: defaultdict[Place, int] = defaultdict(int)
         self._waited: defaultdict[Place, float] = defaultdict(float)
         self._looked_at = time.monotonic()
-        self._text = self._blind = _text([("handfast_up", {}, 0.0)])
+        self._text = BLIND
 
     def take(self, look: Look) -> None:
         """Take a look. Before the first one nothing was granted: the counters begin there."""
         if look.error is None:
             self._count(look)
-        counters = [*self._counters()]
-        self._blind = _text([("handfast_up", {}, 0.0), *counters])
-        self._text = _text([*_gauges(look, self._place), *counters]) if look.error is None else self._blind
+        self._text = BLIND if look.error is not None else _text([*_gauges(look, self._place), *self._counters()])
         self._looked_at = look.at
 
     def text(self, *, hangs: bool) -> str:
         """Return the metrics. While the look that goes on hangs, they are those of one that has failed."""
         age = [("handfast_look_age_seconds", dict[str, str](), max(0.0, time.monotonic() - self._looked_at))]
-        return (self._blind if hangs else self._text) + _text(age)
+        return (BLIND if hangs else self._text) + _text(age)
 
     def _place(self, found: NameStatus) -> Place:
         """Return under which kind and label a name counts."""
@@ -110,9 +117,11 @@ def _gauges(look: Look, place_of: Callable[[NameStatus], Place]) -> Iterator[Sam
     yield "handfast_up", {}, 1.0
     yield "handfast_look_seconds", {}, look.took
     yield "handfast_names", {}, len(look.names)
-    for one in look.findings:
-        if one.severity in ("warning", "failure"):
-            yield "handfast_finding", {"topic": one.topic, "severity": one.severity}, 1.0
+    yield "handfast_passed_over", {}, look.passed_over
+    # Each replica, and each primary of a cluster, may have a finding of the same topic.
+    findings = Counter((one.topic, one.severity) for one in look.findings if one.severity in ("warning", "failure"))
+    for (topic, severity), count in findings.items():
+        yield "handfast_finding", {"topic": topic, "severity": severity}, count
     groups = defaultdict[Place, list[NameStatus]](list)
     for found in look.names:
         groups[place_of(found)].append(found)
@@ -123,11 +132,10 @@ def _gauges(look: Look, place_of: Callable[[NameStatus], Place]) -> Iterator[Sam
         if statuses:
             yield "handfast_held", named, sum(status.holding for status in statuses)
             yield "handfast_on_hold", named, sum(status.hold is not None for status in statuses)
-            yield (
-                "handfast_oldest_hold_seconds",
-                named,
-                _most(one.held_for for each in statuses for one in each.holders),
-            )
+            holds = (one.held_for for each in statuses for one in each.holders)
+            yield "handfast_oldest_hold_seconds", named, _most(holds)
+            awaited = (one.held_for for each in statuses if each.waiting for one in each.holders if not one.released)
+            yield "handfast_oldest_awaited_hold_seconds", named, _most(awaited)
             waits = (one.waited_for for each in statuses for one in each.waiters)
             yield "handfast_oldest_wait_seconds", named, _most(waits)
         limiters = [one.status for one in found_here if isinstance(one.status, LimiterStatus)]
@@ -153,3 +161,7 @@ def _braced(labels: dict[str, str]) -> str:
     }
     pairs = ",".join(f'{name}="{text.encode(errors="replace").decode()}"' for name, text in escaped.items())
     return f"{{{pairs}}}" if pairs else ""
+
+
+BLIND = _text([("handfast_up", {}, 0.0)])
+"""The text after a failed look."""

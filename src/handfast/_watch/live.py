@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from handfast._engine.keys import SEPARATOR
 from handfast._engine.names import INSPECTED, NamePattern
-from handfast._protocol.names import Search
 from handfast._watch.acts import Named
 from handfast._watch.looks import REST
 from handfast._watch.results import ResultReader, Results
+from handfast._watch.search import PatientSearch
 from handfast.arguments import Kind
 from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, ServerFinding
 
@@ -154,6 +154,8 @@ class View:
     """What `once` has recorded; empty if it is not read."""
     left_out: int = 0
     """How many idle names have no row, since there are too many."""
+    passed_over: int = 0
+    """How many keys have no row, since they can't be read."""
 
     @property
     def held(self) -> int:
@@ -215,7 +217,10 @@ class Live:
         if began >= self._check_at:
             self._findings, self._check_at = self._client.check_server(timeout=TIMEOUT_S), began + CHECK_EVERY_S
         now = time.monotonic()
-        return View(now, now - began, (*self._rows.values(),), self._findings, self._is_whole, results, self._left_out)
+        rows, passed_over = (*self._rows.values(),), self._known.passed_over
+        return View(
+            now, now - began, rows, self._findings, self._is_whole, results, self._left_out, passed_over=passed_over
+        )
 
     def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
         """Return the names to inspect again, the most important ones first."""
@@ -242,7 +247,7 @@ class Live:
         except ValueError:  # no name at all, such as one that is too long
             return
         if pattern.scan(b"0") is None:
-            search = Search(pattern, LISTED)
+            search = PatientSearch(pattern, LISTED)
             _, found = self._client._driver.look(search.look(b"0"), "names", TIMEOUT_S)  # noqa: SLF001 -- as above
             self._known.places.update(search.places)
             self._take(found)
@@ -277,10 +282,10 @@ class Live:
                 self._reader.take(self._search, self._search_began)
             self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
 
-    def _new_search(self) -> Search:
+    def _new_search(self) -> PatientSearch:
         is_read = self._reader is not None
         pattern = NamePattern(self._client._namespace, "*", get_args(Kind), recorded=is_read)  # noqa: SLF001 -- as above
-        return Search(pattern, LISTED, reads=False)
+        return PatientSearch(pattern, LISTED, reads=False)
 
     def _take(self, found: Iterable[NameStatus]) -> None:
         now = time.monotonic()

@@ -2,21 +2,23 @@
 
 A look goes through all keys. Then the thread rests for `REST` times as long, so looks take a small part of the server's time
 however many keys there are. After a failed look the thread looks again soon. A failed look has no names: nothing old stands
-in for them.
+in for them. Whatever a look has raised, the next one follows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from redis.exceptions import RedisError
-
-from handfast.errors import HandfastError, UnknownLayout
+from handfast._engine.names import NamePattern
+from handfast._watch.search import PatientSearch
+from handfast.arguments import Kind
+from handfast.errors import UnknownLayout
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -36,6 +38,8 @@ HANGS_S = 60.0
 LISTED = 100
 """Holders and waiters that are asked for of each name, the most that the library lists."""
 
+LOG = logging.getLogger("handfast.watch")
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -49,6 +53,8 @@ class Look:
     findings: tuple[ServerFinding, ...] = ()
     error: Exception | None = None
     """The error of a failed look; None of any other."""
+    passed_over: int = 0
+    """How many keys were passed over, since they can't be read."""
 
 
 @dataclass
@@ -91,15 +97,18 @@ class Watch:
         began = time.monotonic()
         names: list[NameStatus] = []
         error: Exception | None = None
+        pattern = NamePattern(self.client._namespace, "*", get_args(Kind))  # noqa: SLF001 -- `names()` is not patient
+        search = PatientSearch(pattern, LISTED)
         try:
             with contextlib.suppress(UnknownLayout):  # it comes after all others
-                names.extend(self.client.names(listed=LISTED))
+                names.extend(self.client._names(search, "*"))  # noqa: SLF001 -- as above
             if began >= self._checked_at + CHECK_EVERY_S:
                 self._findings, self._checked_at = self.client.check_server(), began
-        except (HandfastError, RedisError, OSError) as failure:
+        except Exception as failure:  # noqa: BLE001 -- a thread that ended would show old figures as new ones
             error, names = failure, []
         now = time.monotonic()
-        return Look(now, now - began, tuple(names), () if error else self._findings, error)
+        findings = () if error else self._findings
+        return Look(now, now - began, tuple(names), findings, error, search.passed_over)
 
     def _run(self) -> None:
         failed: bool | None = None
@@ -107,8 +116,20 @@ class Watch:
             self._began_at = time.monotonic()
             look = self.look()
             self._began_at = None
-            self.on_look(look)
-            if failed != (look.error is not None):
-                failed = look.error is not None
-                self.on_change(look)
+            try:
+                look = self._hand_on(look)
+                if failed != (look.error is not None):
+                    failed = look.error is not None
+                    self.on_change(look)
+            except Exception:
+                LOG.exception("a look is made, and could not be shown")
             self._ended.wait(self.every if look.error else max(self.every - look.took, REST * look.took))
+
+    def _hand_on(self, look: Look) -> Look:
+        """Hand a look on. One that can't be shown has failed: what was shown before is old."""
+        try:
+            self.on_look(look)
+        except Exception as failure:  # noqa: BLE001 -- as in `look`
+            look = Look(look.at, look.took, error=failure)
+            self.on_look(look)
+        return look

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from handfast._watch.held import SILENT_S
 from handfast._watch.live import Key, Row, View
 from handfast._watch.results import Result, Results, State
-from handfast.records import LimiterStatus, LockStatus, ServerFinding
+from handfast.records import Holder, LimiterStatus, LockStatus, ServerFinding
 
 __all__ = ["Label", "Level", "Moment", "Part", "Problem", "Sentence", "find_problems"]
 
@@ -25,6 +25,13 @@ GROWN, GROWN_FROM = 5, 8
 
 FULL, FULL_FROM_S = 0.9, 10.0
 """How full a limiter is, and how long the period of its rate, if that is worth a sentence: shorter ones are full by design."""
+
+RENEWED = 1.25
+"""Of how many ttls the time from the grant to the end of a lease is, at least, if it was renewed: a lease is renewed after a
+third of its ttl, and a grant is confirmed some time after it was made."""
+
+OVERDUE = 1 / 2
+"""Below which part of its ttl a lease was not renewed when it should have been: two thirds are left before each renewal."""
 
 FRESH_S = 1.5
 """How old a row may be for a sentence about a lease that ends soon."""
@@ -76,6 +83,8 @@ def find_problems(view: View) -> list[Problem]:
         elif isinstance(row.status, LimiterStatus):
             found += _of_limiter(row, row.status)
     found += _of_results(view.results)
+    if view.passed_over:
+        found.append(_of_keys(view.passed_over))
     return sorted(found, key=lambda one: (LEVELS.index(one.level), -one.weight, one.id))
 
 
@@ -94,12 +103,7 @@ def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
         yield Problem(level, 30.0 + status.waiting, f"hold {row.kind} {row.name}", says, means, row.key)
     elif is_stuck and oldest is not None and held is not None and waits is not None:
         says = Label(row.name), " has been held for ", Moment(held), f", and {_waiting(status.waiting)}"
-        means = (
-            Label(oldest.label),
-            " renews its lease, so its process lives: it hangs, or its work is long. The first waits for ",
-            Moment(waits),
-            _silence(silent),
-        )
+        means = (*_of_holder(oldest, row.at), " The first waits for ", Moment(waits), _silence(silent))
         weight = 1000 + min(900, wait / 60) + status.waiting
         yield Problem("urgent", weight, f"stuck {row.kind} {row.name}", says, means, row.key)
     elif wait > WAITED_LONG_S and waits is not None and (status.granted_ago or wait) > WAITED_LONG_S / 2:
@@ -147,6 +151,24 @@ def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
             (f"{row.rate:.1f} grants a second{mean}.",),
             row.key,
         )
+
+
+def _of_holder(one: Holder, at: float) -> Sentence:
+    """Return whether the process of a holder lives, by its lease: one that was never renewed ends a ttl after its grant."""
+    if one.released:
+        return (
+            Label(one.label),
+            " has released it, and it stays taken for ",
+            Moment(at + one.remaining),
+            " more: at_least.",
+        )
+    if one.held_for + one.remaining < one.ttl * RENEWED:
+        says = " has not renewed its lease since the grant, so its process may have ended. The lease ends in "
+        return Label(one.label), says, Moment(at + one.remaining), "."
+    if one.wanted is None and one.remaining < one.ttl * OVERDUE:
+        says = " has missed a renewal, so its process may have ended. The lease ends in "
+        return Label(one.label), says, Moment(at + one.remaining), "."
+    return Label(one.label), " renews its lease, so its process lives: it hangs, or its work is long."
 
 
 def _of_limiter(row: Row, status: LimiterStatus) -> Iterator[Problem]:
@@ -202,6 +224,12 @@ def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:
             yield Problem(
                 level, weight, f"server {one.topic}{again}", says, (means[:1].upper() + means[1:],) if means else ()
             )
+
+
+def _of_keys(count: int) -> Problem:
+    says = (f"{count:,} {'key' if count == 1 else 'keys'} of this namespace can't be read",)
+    means = ("Another program has written there, or the name is too long. All other names are shown.",)
+    return Problem("note", 0.0, "passed over", says, means)
 
 
 def _waiting(count: int) -> str:

@@ -7,10 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from redis.exceptions import RedisError
-
 from handfast._watch.live import Key, Live
-from handfast.errors import ClientClosed, HandfastError, ServerRefused
+from handfast._watch.search import is_of_server
+from handfast.errors import ClientClosed, ServerRefused
 from handfast.page.board import Board, Outage
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class Watching:
 
     def _fail(self, error: Exception, began: float) -> None:
         """Note why a look has failed."""
-        is_known = isinstance(error, RedisError | OSError | HandfastError)
+        is_known = is_of_server(error)
         self._is_of_server = is_known and not isinstance(error, NOT_OUTAGES)
         self._error = str(error) or type(error).__name__
         if self._failed_at is None:

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from redis.exceptions import ConnectionError as RedisConnectionError
 from rich.cells import cell_len
 
-from handfast import Handfast, LeaseLost
-from handfast._watch.live import Live, View
+from handfast import Handfast, Holder, LeaseLost, LockStatus, Waiter
+from handfast._watch.live import Live, Row, View
 from handfast._watch.problems import find_problems
 from handfast.cli.top.acts import act_for
-from handfast.cli.top.cells import cut, drawn, fit
+from handfast.cli.top.cells import BOLD, RED, cut, drawn, fit
 from handfast.cli.top.command import Keyboard, Looker, command
 from handfast.cli.top.frames import SORTS, Screen
 from tests._support.helpers import eventually
@@ -256,6 +256,39 @@ def test_a_look_that_fails_leaves_what_was_seen_and_says_so(hf, monkeypatch):
         screen.outage = ""
         looker.note_outage()
         assert screen.outage == "The server hangs, or the network does."
+
+
+def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
+    class Still:
+        def wake(self):
+            pass
+
+    screen = Screen("hf on a server")
+    looker = Looker(screen, hf, "redis://x", Still())
+    looker._look()
+    errors = [ZeroDivisionError("mine")]
+    step = looker._live.step
+    monkeypatch.setattr(
+        looker._live, "step", lambda seen: (_ for _ in ()).throw(errors.pop()) if errors else step(seen)
+    )
+    looker._look()
+    looker.note_outage()
+    lines = [drawn(line, 80, color=False, plain=True) for line in screen.frame(80, 24, looker.now())]
+    assert "no look" in lines[0]
+    assert lines[2].startswith(" ! No look has succeeded for 0.0s. What you see is old. ZeroDivisionError(")
+    looker._look()
+    assert screen.outage == ""
+
+
+@pytest.mark.parametrize(("kind", "alarms"), [("lock", ["1h10m"]), ("election", [])])
+def test_a_leader_is_no_alarm_since_its_candidates_stand_by(kind, alarms):
+    now = time.monotonic()
+    holder = Holder("t", 1, 1, 10.0, 4200.0, "web-1", True, "o", released=False, lock_all=False, ttl=15.0)
+    waiter = Waiter("w", 1, 0, 9.0, "web-2", True, "p", lock_all=False)
+    status = LockStatus((holder,), (waiter,), 1, 1, 1, 1, 0, 1, 0.0, None, 4200.0)
+    view = View(now, 0.0, (Row(kind, "a", status, now),), (), is_whole=True)
+    frame = Screen("hf", view).frame(120, 10, now)
+    assert [cell.text.strip() for line in frame for cell in line if cell.style == f"{BOLD};{RED}"] == alarms
 
 
 # --- looks

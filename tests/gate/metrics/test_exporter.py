@@ -17,9 +17,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from handfast import Handfast
+from handfast import Handfast, Holder, LockStatus, NameStatus, ServerFinding, ServerRefused
+from handfast._protocol.names import Search
 from handfast._watch.exposition import CONTENT_TYPE, METRICS, Exposition
+from handfast._watch.live import Live
 from handfast._watch.looks import HANGS_S, Look, Watch
+from handfast._watch.problems import find_problems
 from handfast.cli.operate.exporter import MetricsServer, command
 from handfast.metrics import Labels, prometheus
 from tests._support.helpers import eventually
@@ -105,12 +108,146 @@ def test_of_a_look_that_failed_or_hangs_no_figure_of_names_is_left(other, watch,
         failed = values(exposition.text(hangs=False))
         exposition.take(watch.look())
     assert of(seen, "held", "lock", "a") == 1
-    counters = {"handfast_grants_total", "handfast_wait_seconds_total", "handfast_up", "handfast_look_age_seconds"}
+    assert of(seen, "grants_total", "lock", "a") == 0
     for blind in (hung, failed):
-        assert {key[0] for key in blind} == counters
+        assert {key[0] for key in blind} == {"handfast_up", "handfast_look_age_seconds"}
         assert blind["handfast_up",] == 0
     again = values(exposition.text(hangs=False))
     assert (again["handfast_up",], of(again, "held", "lock", "a")) == (1, 1)
+    assert of(again, "grants_total", "lock", "a") == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "{hf:lock:" + "x" * 20_000 + "}:state",
+        "{hf:once:a|" + "x" * 20_000 + "}:state",
+        b"{hf:lock:\xff%ff}:state",
+        "{hf:lock:%00%ed%a0%80}:state",
+        "{hf:lock:a%7cb|}:state",
+    ],
+    ids=["a long name", "a long part", "no text", "no text, encoded", "an empty part"],
+)
+def test_a_key_with_an_odd_name_costs_itself(other, watch, exposition, raw, key):
+    with other.lock("good"):
+        raw.hset(key, "a", "b")
+        for _ in range(2):
+            look = watch.look()
+            assert (look.error, [one.name for one in look.names]) == (None, ["good"])
+        view = Live(other, results=True).step()
+        assert [row.name for row in view.rows] == ["good"]
+        assert [one.name for one in other.names()] == ["good"]
+        raw.delete(key)
+    exposition.take(look)
+    count = int("x" * 20_000 in str(key))
+    assert values(exposition.text(hangs=False))["handfast_passed_over",] == view.passed_over == count
+    assert ["passed over" in one.id for one in find_problems(view) if one.level == "note"] == [True] * count
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda raw: raw.zadd("{hf:limiter:bad}:window:60000", {"a": 1}),
+        lambda raw: raw.hset("{hf:limiter:bad}:settings", mapping={"rates": "x", "first": "x", "limits": "x"}),
+        lambda raw: raw.zadd("{hf:latch:bad}:parts", {b"\xff": 1}),
+    ],
+    ids=["a window", "settings", "a latch"],
+)
+def test_a_record_that_cannot_be_read_costs_itself(hf, other, watch, raw, write):
+    limiters = [other.limiter(f"good:{number}", "5/min") for number in range(3)]
+    for limiter in limiters:
+        limiter.try_acquire()
+    write(raw)
+    look, live = watch.look(), Live(hf)
+    assert look.error is None
+    assert {one.name for one in look.names} == {limiter.name for limiter in limiters}
+    for _ in range(2):
+        view = live.step([("limiter", "bad"), ("latch", "bad")])
+        assert {row.name for row in view.rows} == {limiter.name for limiter in limiters}
+    raw.flushall()
+    assert view.passed_over == look.passed_over == 1
+
+
+def test_a_user_without_the_right_is_no_unreadable_record(hf, watch, monkeypatch):
+    refused = ServerRefused("refused", name="a", changed_nothing=True, reply="NOPERM this user has no permissions")
+    monkeypatch.setattr(Search, "_inspected", lambda *_: (_ for _ in ()).throw(refused))
+    with hf.lock("a"):
+        assert watch.look().error is refused
+
+
+def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
+    looks, changes, errors = [], [], [ZeroDivisionError("mine"), RedisConnectionError("gone")]
+    watch = Watch(hf, 0.001, on_look=looks.append, on_change=changes.append)
+    monkeypatch.setattr(hf, "check_server", lambda: (_ for _ in ()).throw(errors.pop()) if errors else ())
+    watch.start()
+    eventually(lambda: len(looks) > 1 and looks[-1].error is None)
+    watch.end()
+    assert [type(look.error) for look in looks[:3]] == [RedisConnectionError, ZeroDivisionError, type(None)]
+    assert [look.error is None for look in changes] == [False, True]
+
+
+def test_looks_go_on_when_one_cannot_be_shown_and_it_counts_as_failed(hf, caplog):
+    shown, changes = [], []
+
+    def show(look):
+        if not look.error and not shown:
+            raise ZeroDivisionError
+        shown.append(look.error)
+
+    def tell(look):
+        changes.append(look.error)
+        raise OSError("standard error is closed")
+
+    watch = Watch(hf, 0.001, on_look=show, on_change=tell)
+    watch.start()
+    eventually(lambda: len(changes) > 1)
+    watch.end()
+    assert [type(error) for error in shown[:2]] == [ZeroDivisionError, type(None)]
+    assert [type(error) for error in changes] == [ZeroDivisionError, type(None)]
+    assert "could not be shown" in caplog.text
+
+
+def test_a_series_is_in_a_scrape_once(exposition):
+    """Of a cluster whose primaries differ, or of a server with several replicas."""
+    findings = [
+        ServerFinding("warning", topic, f"{topic}: {port}")
+        for topic, port in (("eviction", 1), ("eviction", 2), ("replicas", 1))
+    ]
+    exposition.take(Look(time.monotonic(), 0.1, (), (*findings, ServerFinding("info", "eviction", "fine"))))
+    families = text_string_to_metric_families(exposition.text(hangs=False))
+    found = [sample for family in families for sample in family.samples if sample.name == "handfast_finding"]
+    assert [(sample.labels["topic"], sample.value) for sample in found] == [("eviction", 2), ("replicas", 1)]
+
+
+def test_the_oldest_awaited_hold_is_of_a_name_that_is_waited_for(exposition):
+    """Of two names that share a label, one held for long, and the other waited for."""
+
+    def name(name, held_for, *, waiting, released=False):
+        holder = Holder("t", 1, 1, 10.0, held_for, "web-1", True, "o", released=released, lock_all=False)
+        return NameStatus("lock", name, LockStatus((holder,), (), 1, 1, waiting, 1, 0, 1, 0.0, None))
+
+    def oldest(*names):
+        exposition.take(Look(time.monotonic(), 0.1, names))
+        found = values(exposition.text(hangs=False))
+        return [of(found, f"oldest_{what}_seconds", "lock", "order:*") for what in ("hold", "awaited_hold")]
+
+    long, short = name("order:1", 7200.0, waiting=0), name("order:2", 1.0, waiting=1)
+    assert oldest(long) == [7200, 0]
+    assert oldest(long, short) == [7200, 1]
+    assert oldest(name("order:3", 7200.0, waiting=1)) == [7200, 7200]
+    assert oldest(name("order:3", 7200.0, waiting=1, released=True)) == [7200, 0]
+
+
+def test_alerts_leave_elections_out():
+    """Candidates stand by for as long as another one leads."""
+    rules = {
+        rule["alert"]: rule["expr"]
+        for rule in yaml.safe_load((CONTRIB / "alerts.yml").read_text())["groups"][0]["rules"]
+    }
+    for alert in ("HandfastWaitingLong", "HandfastHeldLong"):
+        assert 'kind!="election"' in rules[alert]
+    assert "handfast_oldest_awaited_hold_seconds{" in rules["HandfastHeldLong"]
+    assert rules["HandfastEvicting"].endswith("> 0"), "the value is the number of findings"
 
 
 def test_a_server_that_is_gone_ends_the_look_with_its_error(tmp_path):
@@ -205,4 +342,4 @@ def test_alerts_and_dashboard_name_metrics_that_exist():
     found = {name for one in expressions() for name in re.findall(r"\b(?:handfast_\w+|up\b(?=\{))", one)}
     assert found <= known_metrics()
     unused = known_metrics() - found - {f"handfast_{name}_seconds_sum" for name in ("acquire", "hold")}
-    assert unused == {"handfast_hold_seconds_count"}
+    assert unused == {"handfast_hold_seconds_count", "handfast_passed_over"}

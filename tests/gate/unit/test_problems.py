@@ -98,6 +98,42 @@ def test_there_is_a_sentence(case):
     assert found_in(status) == [tuple(expected)]
 
 
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        (holder(7200.0), "batch-2 renews its lease, so its process lives: it hangs, or its work is long."),
+        (
+            holder(2000.0, ttl=3600.0, remaining=2800.0),
+            "batch-2 renews its lease, so its process lives: it hangs, or its work is long.",
+        ),
+        (
+            holder(2000.0, ttl=14_400.0, remaining=12_400.0),
+            "batch-2 has not renewed its lease since the grant, so its process may have ended. The lease ends in 3h26m.",
+        ),
+        (
+            holder(4000.0, ttl=3600.0, remaining=1200.0),
+            "batch-2 has missed a renewal, so its process may have ended. The lease ends in 20m00s.",
+        ),
+        (
+            holder(2000.0, remaining=1600.0, released=True),
+            "batch-2 has released it, and it stays taken for 26m40s more: at_least.",
+        ),
+    ],
+    ids=["renewed", "renewed once", "never renewed", "not renewed of late", "at_least"],
+)
+def test_a_process_lives_only_where_its_lease_is_renewed(held, says):
+    status = lock(holders=(held,), waiters=(waiter(120.0),))
+    assert [means for level, _, means in found_in(status) if level == "urgent"] == [
+        f"{says} The first waits for 2m00s."
+    ]
+
+
+def test_keys_that_cannot_be_read_are_a_note():
+    for count, keys in ((1, "1 key"), (2, "2 keys")):
+        (found,) = find_problems(View(NOW, 0.0, (), (), is_whole=True, passed_over=count))
+        assert (found.level, sentence(found.says, NOW)) == ("note", f"{keys} of this namespace can't be read")
+
+
 def test_a_queue_that_grows_has_a_sentence():
     status = lock(holders=(holder(5.0),), waiters=(waiter(5.0),), waiting=9)
     says = "The queue of a grows: 2 a minute ago, 9 now"

@@ -72,7 +72,7 @@ def command(
     """Serve metrics of all names for Prometheus, until it is ended.
 
     Looks at the server in turns: a look that takes long is followed by a rest of twenty times as long. Where the server
-    does not answer, handfast_up is 0 and there are no figures of names.
+    does not answer, handfast_up is 0 and there are no figures of names, counters included.
     """
     from handfast._watch.exposition import Exposition
     from handfast._watch.looks import Watch
@@ -96,7 +96,12 @@ def command(
 
 def _tell(look: Look, url: str) -> None:
     """Say that looks fail, or succeed again."""
-    say("looks at the server" if look.error is None else f"cannot look: {unreachable(look.error, url)}")
+    from handfast._watch.search import is_of_server
+
+    if (error := look.error) is None:
+        say("looks at the server")
+    else:
+        say(f"cannot look: {unreachable(error, url) if is_of_server(error) else repr(error)}")
 
 
 def _serve_until_ended(server: ThreadingHTTPServer) -> None:

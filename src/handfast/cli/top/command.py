@@ -13,17 +13,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from redis.exceptions import RedisError
 
 from handfast._watch.live import Key, Live
 from handfast._watch.problems import find_problems
+from handfast._watch.search import is_of_server
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
 from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.top.acts import Act, act_for
 from handfast.cli.top.cells import drawn
 from handfast.cli.top.frames import SORTS, VIEWS, Screen, ViewName
 from handfast.cli.top.terminal import Terminal
-from handfast.errors import HandfastError
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -172,7 +171,7 @@ class Looker:
         """Say for how long the server has not answered, also while a look goes on without an answer."""
         screen, began_at = self._screen, self._began_at
         if began_at is not None and time.monotonic() > began_at + SLOW_S and screen.view.is_whole and not screen.outage:
-            screen.outage = "The server hangs, or the network does."
+            screen.outage, screen.is_of_server = "The server hangs, or the network does.", True
         screen.silent_for = time.monotonic() - (screen.view.at or self._started_at)
 
     def perform(self, act: Act, typed: str) -> None:
@@ -200,11 +199,12 @@ class Looker:
         screen = self._screen
         try:
             view = self._live.step(self.seen)
-        except (HandfastError, RedisError, OSError) as error:
-            screen.outage = unreachable(error, self._url)
+            problems = find_problems(view)
+        except Exception as error:  # noqa: BLE001 -- a thread that ended would show old things as new ones
+            screen.is_of_server = is_of_server(error)
+            screen.outage = unreachable(error, self._url) if screen.is_of_server else repr(error)
             return
-        screen.problems = find_problems(view)
-        screen.view, screen.outage = view, ""
+        screen.problems, screen.view, screen.outage = problems, view, ""
 
 
 class Keyboard:
@@ -274,7 +274,8 @@ class Keyboard:
         if row is None:
             screen.note = "mark a name first: j, k or the arrows"
             return
-        act = "the server does not answer" if screen.outage else act_for(key, row)
+        silent = "the server does not answer" if screen.is_of_server else "the latest look has failed"
+        act = silent if screen.outage else act_for(key, row)
         if isinstance(act, str):
             screen.note = act
         else:

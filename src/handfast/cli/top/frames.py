@@ -74,7 +74,9 @@ class Screen:
     first: int = 0
     """The number of the first row that is seen."""
     outage: str = ""
-    """Why nothing new is seen; empty while the server answers."""
+    """Why nothing new is seen; empty while looks succeed."""
+    is_of_server: bool = True
+    """Whether that is because of the server, or of the way to it."""
     silent_for: float = 0.0
     """For how long the server has not answered, in seconds."""
     is_frozen: bool = False
@@ -128,7 +130,8 @@ class Screen:
 
     def _title(self, columns: int, now: float) -> Line:
         if self.outage:
-            state = Cell("no answer" if self.view.is_whole else "no server", f"{BOLD};{RED}")
+            word = "no look" if not self.is_of_server else "no answer" if self.view.is_whole else "no server"
+            state = Cell(word, f"{BOLD};{RED}")
         elif self.is_frozen:
             state = Cell("frozen", MAGENTA)
         else:
@@ -160,7 +163,8 @@ class Screen:
 
     def _alarm(self, columns: int, now: float) -> Line:
         if self.outage:
-            text = f"No answer for {span(self.silent_for)}. What you see is old. {printable(self.outage)}"
+            what = "No answer" if self.is_of_server else "No look has succeeded"
+            text = f"{what} for {span(self.silent_for)}. What you see is old. {printable(self.outage)}"
             return [Cell(" ! ", f"{BOLD};{RED}"), Cell(cut(text, columns - 3), RED)]
         if not self.problems:
             return [Cell(" Nothing is wrong." if self.view.is_whole else "", GREEN)]
@@ -217,7 +221,8 @@ class Screen:
             cells += [Cell(fit(row.kind, 9), DIM), Cell(" ")]
         who, style = _who(row)
         cells += [Cell(fit(who, layout.who), style), Cell(" ")]
-        is_stuck = held is not None and row.status.waiting > 0 and now - held > HELD_LONG_S
+        is_awaited = row.status.waiting > 0 and not row.stands_by
+        is_stuck = held is not None and is_awaited and now - held > HELD_LONG_S
         cells += [Cell(_span(held, now), f"{BOLD};{RED}" if is_stuck else ""), Cell(" ")]
         if isinstance(row.status, LockStatus) and row.status.hold is not None and ends is None:
             cells.append(Cell(_span(now, row.at + row.status.hold.remaining), MAGENTA))
