@@ -287,6 +287,41 @@ async def test_a_detached_lease_is_released_here_and_acquired_there(here, there,
     assert [(type(event), event.fence) for event in others] == [(Acquired, lease.fence), (Released, lease.fence)]
 
 
+@made
+async def test_a_lease_that_is_taken_at_once_is_lost_with_the_reason(here, there, told, kind):
+    """Before its client listens for that: the sync API opens the connection for it half a second later."""
+    lease = await MADE[kind](here).acquire()
+    await MADE[kind](there).force_release(reason="INC-4411")
+    await ends_of(told, 1)
+    assert [(event.cause, event.reason, event.fence) for event in told if isinstance(event, Lost)] == [
+        ("revoked", "INC-4411", lease.fence)
+    ]
+    assert lease.lost
+
+
+async def test_locks_of_which_one_is_taken_at_once_are_lost_with_the_reason(here, there, told):
+    lease = await here.lock_all(["a", "b"]).acquire()
+    await there.lock("b").force_release(reason="INC-4411")
+    await ends_of(told, 1)
+    assert (told[1].cause, told[1].reason, lease.lost) == ("revoked", "INC-4411", True)
+
+
+def test_an_act_before_the_grant_is_not_why_a_lease_is_gone(hf, other, raw):
+    lost = []
+    hf.on(lost.append, Lost)
+    held = other.lock("a").acquire()
+    assert other.lock("a").force_release(reason="an earlier one")
+    lease = hf.lock("a").acquire()
+    for key in raw.keys("{hf:lock:a}:*"):
+        if raw.type(key) == "hash":
+            raw.hdel(key, *[field for field in raw.hkeys(key) if field != "last"])
+        else:
+            raw.delete(key)
+    eventually(lambda: lost)
+    assert (lost[0].cause, lost[0].fence, lease.lost) == ("server", lease.fence, True)
+    assert held.fence < lease.fence
+
+
 async def test_a_holder_that_is_asked_to_end(here, there, raw, told, short_ticks):
     async def turn():
         with pytest.raises(Preempted):

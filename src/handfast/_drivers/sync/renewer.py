@@ -3,7 +3,8 @@
 It waits on a self-pipe and on its own session, which is subscribed to the client's control channel: the server
 publishes there when an operator revokes a lease. To add a lease costs no system call: the thread looks at the table
 every TICK_S seconds while any lease is held, and is woken only for a lease that is due sooner. The connection is opened
-on the first tick that finds a live lease, so programs that hold locks for milliseconds never open it.
+on the first tick that finds a live lease, so programs that hold locks for milliseconds never open it. Who took a lease
+until then was published to no one, so of a lease that is gone the name is asked for it.
 
 No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends
 it while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is
@@ -37,6 +38,7 @@ from handfast._drivers.events import Events
 from handfast._drivers.failures import server_silent
 from handfast._drivers.losses import LossNotifier, heard
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
+from handfast._drivers.sync.inquiry import Inquiry
 from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.waker import Waker
@@ -384,7 +386,7 @@ class Renewer(LossNotifier):
 
     def on_renewal(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
         """Judge the reply to a renewal."""
-        if isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome):
+        if (isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome)) or self._asks_why(lease, outcome):
             return
         verdict = self.settle(lease, outcome, monotonic())
         if verdict is Renewal.SEND_SOURCE:
@@ -393,13 +395,37 @@ class Renewer(LossNotifier):
             self._session.close()
 
     def _on_acknowledged(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
-        if isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome):
+        if (isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome)) or self._asks_why(lease, outcome):
             return
         verdict = self.settle(lease, outcome, monotonic())
         if verdict is Renewal.SEND_SOURCE:
             self._acknowledged.sends_sources = True
         elif verdict is Renewal.RECONNECT:
             self._acknowledged.close()
+
+    def _asks_why(self, lease: LeaseState, outcome: Answer | ErrorReply) -> bool:
+        """Ask who took a lease that the server no longer has. Return whether that was asked: the answer settles it."""
+        is_gone = isinstance(outcome, Answer) and outcome.fields[0] != b"renewed"
+        if not is_gone or not self._session.is_open or self._leases.get(lease.token) is not lease:
+            return False
+        self._send_inquiry(Inquiry(lease, outcome))
+        return True
+
+    def _send_inquiry(self, inquiry: Inquiry, *, sources: bool = False) -> None:
+        self._send(self._session, [(inquiry, inquiry.call)], self._on_inquiry, sources=sources)
+
+    def _on_inquiry(self, inquiry: Inquiry, outcome: Answer | ErrorReply) -> None:
+        """Take an answer. A lease that ended in the meantime has its reason."""
+        lease = inquiry.lease
+        if isinstance(outcome, ErrorReply) and is_noscript(outcome):
+            self._send_inquiry(inquiry, sources=True)
+        elif self._leases.get(lease.token) is lease:
+            if (reason := inquiry.reason(outcome)) is not None:
+                self.lose(lease, reason)
+            elif inquiry.goes_on:
+                self._send_inquiry(inquiry)
+            else:
+                self.settle(lease, inquiry.outcome, monotonic())
 
     def _clean_up(self) -> None:
         now = monotonic()
