@@ -477,7 +477,7 @@ async def test_a_function_that_hangs_keeps_no_lease_from_being_renewed(here, the
 async def test_a_function_that_hangs_costs_itself_alone(here, there, told):
     """Neither another function of its client nor those of other clients."""
     go_on, hangs, others = threading.Event(), threading.Event(), []
-    here.on(lambda _: (hangs.set(), go_on.wait(30)), Lost)
+    here.on(lambda _: (hangs.set(), go_on.wait(120)), Lost)
     here.on(others.append, Lost)
     there.on(others.append, Lost)
     try:
