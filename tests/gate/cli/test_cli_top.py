@@ -283,7 +283,7 @@ def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
 @pytest.mark.parametrize(("kind", "alarms"), [("lock", ["1h10m"]), ("election", [])])
 def test_a_leader_is_no_alarm_since_its_candidates_stand_by(kind, alarms):
     now = time.monotonic()
-    holder = Holder("t", 1, 1, 10.0, 4200.0, "web-1", True, "o", released=False, lock_all=False, ttl=15.0)
+    holder = Holder("t", 1, 1, 10.0, 4200.0, "web-1", True, "o", released=False, lock_all=False, ttl=30.0)
     waiter = Waiter("w", 1, 0, 9.0, "web-2", True, "p", lock_all=False)
     status = LockStatus((holder,), (waiter,), 1, 1, 1, 1, 0, 1, 0.0, None, 4200.0)
     view = View(now, 0.0, (Row(kind, "a", status, now),), (), is_whole=True)

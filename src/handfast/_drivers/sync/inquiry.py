@@ -14,7 +14,7 @@ from handfast._protocol.lease import PREEMPTED, LeaseState
 __all__ = ["Inquiry"]
 
 REASONS = {"force_release": "{}", "preempt": PREEMPTED}
-"""How actions that take leases away are told to a holder, with their reasons."""
+"""The reasons of losses, by the actions that take leases away."""
 
 NOTED = 9
 """The place of the last action in the reply of ``permit_inspect``."""
