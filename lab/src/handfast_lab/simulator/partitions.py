@@ -138,7 +138,7 @@ class PartitionWatch(GroupWatch):
         self._changed_at = self._world.now
 
     def is_leaving(self) -> None:
-        """Record that a worker is told to go, which may take it a while."""
+        """Record that a worker has to go, which may take it a while."""
         self._changed_at = self._world.now
 
     def goes(self, worker: Working) -> None:

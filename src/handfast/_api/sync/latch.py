@@ -39,7 +39,8 @@ class Latch(Object):
         Takes a round trip for up to 500 parts, and another for each 100 waiting processes. Safe to repeat.
 
         Args:
-            parts: Names of parts, at least one, of the types that `keyed` takes. Also those beyond its own count are noted, for clients with a larger one, up to 100,000.
+            parts: Names of parts, at least one, of the types that `keyed` takes. Also those beyond
+                its own count are noted, for clients with a larger one, up to 100,000.
 
         Returns:
             How many parts are still to be done.
