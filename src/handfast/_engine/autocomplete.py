@@ -49,6 +49,10 @@ class AutocompleteRequest(ObjectRequest):
         """The most entries in a reply: entries of the greatest length still fit."""
         self._fold_case = fold_case
 
+    def keyed(self, parts: tuple[str, ...]) -> AutocompleteRequest:
+        """Return the same request for a name with these parts behind it."""
+        return AutocompleteRequest(self.place.keyed(parts), fold_case=self._fold_case, ranked=self.ranked)
+
     def entry(self, name: str) -> bytes:
         """Return the entry of a name.
 

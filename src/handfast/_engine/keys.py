@@ -5,7 +5,9 @@ and name are percent-encoded, the namespace with its colons, so that two differe
 and nothing can end the tag early. The parts are called what the scripts' headers call them.
 
 A name may have parts behind it, ``<name>|<part>|<part>``. They are encoded like the name, in which no ``|`` is left
-then.
+then. Users see and give such a name in the same order, unencoded, with a backslash before each ``|`` and each backslash
+inside the name or a part: `shown_name` writes this text, and `read_shown` reads it. So each key has one text, and each text
+one key.
 
 A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its
 names are in one slot. There the name's colons are encoded, too.
@@ -13,13 +15,14 @@ names are in one slot. There the name's colons are encoded, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
 from handfast._engine.validate import encode_name
 
 __all__ = [
-    "SEPARATOR",
+    "KEYED",
     "KeySet",
     "check_namespace",
     "control_channel",
@@ -28,11 +31,21 @@ __all__ = [
     "key_pattern",
     "keys_of_kind",
     "read_key",
+    "read_shown",
     "sharded_channel",
+    "shown_name",
 ]
+
+KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch", "autocomplete", "scores"})
+"""Kinds whose names may have parts behind them. A name of another kind is shown as it is."""
 
 SEPARATOR = "|"
 """What stands between a name and its parts."""
+
+_ESCAPED = re.compile(r"[|\\]")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_SHOWN_PART = re.compile(r"(?:[^|\\]|\\[|\\])+")
+"""A name or a part as it is shown."""
 
 _NAME_SAFE = ":/@"
 """What a name may have in a key besides letters, digits and ``_.-~``."""
@@ -52,8 +65,13 @@ class KeySet:
         encoded = [encode_name(name, "name", safe=safe), *(encode_name(part, "a part", safe=safe) for part in parts)]
         self.tag: str = f"{start}{kind}:{SEPARATOR.join(encoded)}{end}"
         """What all of them begin with."""
-        self.name: str = SEPARATOR.join((name, *parts))
-        """How errors show it."""
+        self.name: str = shown_name(kind, name, parts)
+        """The name with its parts, as users see it."""
+
+    @classmethod
+    def of_shown(cls, namespace: str, kind: str, text: str) -> KeySet:
+        """Return the keys of the name that has this text. Raises TypeError or ValueError if no name has it."""
+        return cls(namespace, kind, *read_shown(kind, text))
 
     def renamed(self, name: str) -> KeySet:
         """Return the keys of another name of the same kind."""
@@ -83,6 +101,27 @@ class KeySet:
         return f"{self.tag}:{part}"
 
 
+def shown_name(kind: str, name: str, parts: Iterable[str] = ()) -> str:
+    """Return the text that users see of a name and its parts: no other name of this kind has the same."""
+    if kind not in KEYED:
+        return name
+    return SEPARATOR.join([_ESCAPED.sub(r"\\\g<0>", text) for text in (name, *parts)])
+
+
+def read_shown(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the name and the parts of which this is the text. Raises ValueError for what `shown_name` never returns."""
+    if kind not in KEYED or not text or not isinstance(text, str):
+        return text, ()
+    found = _SHOWN_PART.findall(text)
+    if SEPARATOR.join(found) != text:
+        raise ValueError(
+            f"{text!r} is not the name of a {kind}: a | stands between the name and its parts, none of which is empty; "
+            r"write \| and \\ for a | and a \ inside one of them"
+        )
+    name, *parts = (_ESCAPE.sub(r"\1", one) for one in found)
+    return name, tuple(parts)
+
+
 def check_namespace(namespace: str) -> None:
     """Raise TypeError or ValueError for what can't be a namespace."""
     _frame(namespace)
@@ -109,7 +148,8 @@ def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
     kind, _, rest = key.removeprefix(start).partition(":")
     encoded, _, part = rest.partition(f"{end}:")
     name, *parts = map(unquote, encoded.split(SEPARATOR))
-    return (KeySet(namespace, kind, name, tuple(parts)), part) if part and all((name, *parts)) else None
+    is_name = part and all((name, *parts)) and (not parts or kind in KEYED)
+    return (KeySet(namespace, kind, name, tuple(parts)), part) if is_name else None
 
 
 def _frame(namespace: str) -> tuple[str, str, str]:

@@ -1,12 +1,13 @@
 """Which names there are: a SCAN for their keys, and calls that inspect several names at once.
 
 There is no registry of names. It would cost every acquire a write, and it would list names that are gone. A pattern
-without wildcards needs no SCAN, but for two things: a ``|`` may stand between a name and its parts, or within one of
-them; and the periods of a limiter are in the names of its keys.
+without wildcards is the text of one name of each kind (`handfast._engine.keys.read_shown`). It needs no SCAN, but for the
+periods of a limiter, which are in the names of its keys.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
@@ -14,14 +15,14 @@ from typing import NamedTuple, get_args
 
 from handfast._engine.calls import INSPECT, PARTS
 from handfast._engine.effects import Call
-from handfast._engine.keys import SEPARATOR, KeySet, key_pattern, read_key
+from handfast._engine.keys import KeySet, key_pattern, read_key
 from handfast._engine.packing import doubles
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
 from handfast._kinds import KINDS
 from handfast.arguments import Kind
 
-__all__ = ["INSPECTED", "KEYED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
+__all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""
@@ -35,11 +36,12 @@ OUTCOME_BYTES = 400
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
 
-KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch"})
-"""Kinds whose names may have parts behind them."""
-
 _WILDCARD = re.compile(r"\*|\?|\[(!?+\]?+[^\]]*)\]")
 """The wildcards of `fnmatch`. A set of one character stands for that character."""
+
+
+_SEPARATING = re.compile(r"[|\\]+")
+"""What in the text of a name may stand otherwise, or not at all, in its key."""
 
 
 class Found(NamedTuple):
@@ -53,7 +55,10 @@ class Found(NamedTuple):
 
 
 class NamePattern:
-    """A shell pattern for the names of some kinds, such as ``order:*``: ``*``, ``?`` and ``[abc]``, as in `fnmatch`."""
+    """A shell pattern for the names of some kinds, such as ``order:*``: ``*``, ``?`` and ``[abc]``, as in `fnmatch`.
+
+    It is matched with the text of a name and its parts, as `handfast._engine.keys.shown_name` writes it.
+    """
 
     __slots__ = (
         "_kinds",
@@ -79,11 +84,10 @@ class NamePattern:
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
         pieces = _literals(text)
-        has_parts = SEPARATOR in text and not KEYED.isdisjoint(self._kinds)
-        self.exact = pieces[0] if len(pieces) == 1 and not has_parts else None
-        """The only name that matches; None if there are several, or it may have parts."""
+        self.exact = pieces[0] if len(pieces) == 1 else None
+        """The text of the only name that matches, of each kind; None if several may match."""
         self._matches = re.compile(fnmatch.translate(text)).match
-        self._pieces = [word for piece in pieces for word in piece.split(SEPARATOR)]
+        self._pieces = [word for piece in pieces for word in _SEPARATING.split(piece)]
         self._parts: dict[str, set[str]] = {kind: set(KINDS[kind].parts) for kind in self._kinds}
         if recorded and "once" in self._parts:
             self._parts["once"].add("result")
@@ -94,7 +98,12 @@ class NamePattern:
         """Return the places of the only name that matches, one of each kind that needs no SCAN."""
         if self.exact is None:
             return []
-        return [KeySet(self._namespace, kind, self.exact) for kind in self._kinds if kind not in self._sought]
+        found = []
+        for kind in self._kinds:
+            if kind not in self._sought:
+                with contextlib.suppress(ValueError):  # no name of this kind has this text
+                    found.append(KeySet.of_shown(self._namespace, kind, self.exact))
+        return found
 
     def scan(self, cursor: bytes) -> Call | None:
         """Look for keys from a cursor on, which is ``0`` at first; None if no kind needs it."""

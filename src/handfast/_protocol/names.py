@@ -97,7 +97,7 @@ class Search:
         for place, part, period in self._pattern.found(keys):
             if part == "result" and not self._reads:
                 if place.tag not in self.recorded:
-                    self.recorded_by_name[place.root[1]] += 1
+                    self.recorded_by_name[place.whole.name] += 1
                     if len(self.recorded) < MOST_RECORDED:
                         self.recorded[place.tag] = place
             elif place.kind == "limiter":

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from redis.exceptions import RedisError
 
 from handfast._engine.calls import PermitRequest
-from handfast._engine.keys import SEPARATOR, KeySet
-from handfast._engine.names import KEYED
+from handfast._engine.keys import KeySet, read_shown, shown_name
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
 from handfast._protocol import admin
@@ -55,16 +54,13 @@ class Named(NamedTuple):
 
     @classmethod
     def of(cls, kind: Any, name: str) -> Named:
-        """Return the name that is shown as this: with parts behind a ``|``, if its kind has any."""
-        if kind not in KEYED:
-            return cls(kind, name)
-        plain, *parts = name.split(SEPARATOR)
-        return cls(kind, plain, tuple(parts)) if plain and all(parts) else cls(kind, name)
+        """Return the name that is shown as this. Raises ValueError for a text that no name of this kind has."""
+        return cls(kind, *read_shown(kind, name))
 
     @property
     def shown(self) -> str:
         """The name as it is shown."""
-        return SEPARATOR.join((self.name, *self.parts))
+        return shown_name(self.kind, self.name, self.parts)
 
     def release(self, client: Handfast, *, reason: str, fence: int) -> Done:
         """Take the leases up to a fence: those that came later are safe. 0 takes all."""

@@ -17,7 +17,6 @@ from glob import escape
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from handfast._engine.keys import SEPARATOR
 from handfast._engine.names import INSPECTED, NamePattern
 from handfast._watch.acts import Named
 from handfast._watch.looks import REST
@@ -87,8 +86,6 @@ class Row:
     """How long those had waited who were granted of late, in seconds; None without a grant."""
     before: int | None = None
     """How many waited a minute ago; None if that is not known."""
-    parts: tuple[str, ...] = ()
-    """The parts behind the name, of a key: those that are separated by ``|`` in `name`."""
 
     @property
     def key(self) -> Key:
@@ -98,8 +95,7 @@ class Row:
     @property
     def named(self) -> Named:
         """The name, for an act."""
-        plain = self.name.removesuffix("".join(f"{SEPARATOR}{part}" for part in self.parts))
-        return Named(self.kind, plain, self.parts)
+        return Named.of(self.kind, self.name)
 
     @property
     def holding(self) -> int:
@@ -314,7 +310,7 @@ class Live:
         rate = grown / passed if passed > 1 else 0.0
         mean = max(0.0, counters[1] - then.waited) / grown if grown > 0 else None
         before = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
-        return Row(*key, status, now, rate, mean, before, self._known.places[key].keys.parts)
+        return Row(*key, status, now, rate, mean, before)
 
     def _forget(self, key: Key) -> None:
         self._rows.pop(key, None)

@@ -54,8 +54,6 @@ class Result(NamedTuple):
     """When, in seconds of `time.monotonic`."""
     why: str
     """The text of a failure."""
-    parts: tuple[str, ...] = ()
-    """The key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +191,4 @@ def _is_same(one: Result, other: Result) -> bool:
 def _result(place: KeySet, record: Record, now: float, now_us: int) -> Result:
     state: State = "left" if record.outcome == "begun" else record.outcome
     why = record.value.decode(errors="replace")[:WHY_CHARS] if state == "failed" else ""
-    return Result(place.root[1], place.name, state, now - (now_us - record.at_us) / 1e6, why, place.parts)
+    return Result(place.whole.name, place.name, state, now - (now_us - record.at_us) / 1e6, why)

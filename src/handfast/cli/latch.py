@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast._engine.keys import read_shown
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.operate.looking import connected
 from handfast.cli.program import BUSY, say
 from handfast.cli.supervision.signals import Interrupted, Signals
+
+if TYPE_CHECKING:
+    from handfast import Handfast, Latch
 
 __all__ = ["done", "wait"]
 
@@ -60,7 +64,7 @@ def done(*, name: str, parts: tuple[str, ...], count: int, ttl: float, url: str,
     Once N different parts are done, `handfast wait NAME` returns. A repeated part counts once.
     """
     with connected(url, namespace=namespace) as client:
-        left = client.latch(name, count, ttl=ttl).done(*parts)
+        left = _latch(client, name, count, ttl=ttl).done(*parts)
     click.echo(f"{left:,} to be done" if left else "all are done")
 
 
@@ -88,9 +92,16 @@ def wait(ctx: click.Context, /, *, name: str, count: int, seconds: float | None,
     try:
         with Signals(), connected(url, namespace=namespace) as client:
             try:
-                client.latch(name, count).wait(timeout=seconds)
+                _latch(client, name, count).wait(timeout=seconds)
             except WaitTimeout as error:
                 say(str(error))
                 ctx.exit(BUSY)
     except Interrupted as interruption:
         ctx.exit(128 + interruption.number)
+
+
+def _latch(client: Handfast, shown: str, count: int, **options: Any) -> Latch:
+    """Return the latch with this name, spelled as `handfast ls` shows it."""
+    name, parts = read_shown("latch", shown)
+    latch = client.latch(name, count, **options)
+    return latch.keyed(*parts) if parts else latch

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from handfast._engine.keys import read_shown
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
 from handfast.cli.durations import head_start_option, parse_duration_or_zero, span
 from handfast.cli.program import BUSY, ProgramCommand, refuse_to_run, say
@@ -108,8 +109,9 @@ def command(
     try:
         with Signals():
             with _connected(ctx, url, namespace) as client:
-                limiter = client.limiter(name, rate)
-                limiter = limiter.keyed(*keys) if keys else limiter
+                first, parts = read_shown("limiter", name)
+                limiter = client.limiter(first, rate)
+                limiter = limiter.keyed(*parts, *keys) if parts or keys else limiter
                 limiter.acquire(cost=cost, timeout=0.0 if nonblock else wait, head_start=head_start)
             # From here on a signal is kept back until its default action is restored, which ends this process.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)

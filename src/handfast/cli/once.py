@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from handfast._engine.keys import read_shown
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
 from handfast.cli.durations import head_start_option, limit, parse_duration, parse_duration_or_zero, span
@@ -202,8 +203,10 @@ def _record(run: Run, ended: Ended, options: Options) -> None:
 
 
 def _primitive(client: Handfast, options: Options) -> Once:
+    name, parts = read_shown("once", options.name)
+    parts += options.keys
     once: Once = client.once(
-        options.name,
+        name,
         keep=options.keep,
         ttl=options.ttl,
         max_hold=options.max_hold,
@@ -214,7 +217,7 @@ def _primitive(client: Handfast, options: Options) -> Once:
         dumps=lambda code: b"%d" % code,  # a number in JSON, for programs that ask for the result
         loads=bytes,  # that it was done is enough, whatever recorded it
     )
-    return once.keyed(*options.keys) if options.keys else once
+    return once.keyed(*parts) if parts else once
 
 
 def _would_wait_for_itself(once: Once) -> bool:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from handfast._watch.acts import Named
 from handfast._watch.live import Key, Row, View
 from handfast._watch.problems import find_problems
 from handfast.page import wire
@@ -69,25 +68,15 @@ class Board:
         self._sum = dict[str, Any]()
         self._parts = {name: _Part() for name in ("problems", "results", "findings", "audit")}
         self._audit = deque[dict[str, Any]]()
-        self._recorded = dict[str, Named]()
-        """By what is shown, the keys of `once` with a record."""
         self._details = dict[Key, _Part]()
         self._answers = dict[int, bytes]()
         """By the look that a page knows, the answer to it."""
         self._lock = threading.Lock()
 
-    def named(self, key: Key) -> Named:
-        """Return what is shown under a kind and a name: with its parts, where they are known."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            return entry.row.named
-        return self._recorded.get(key[1], Named.of(*key)) if key[0] == "once" else Named.of(*key)
-
     def take(self, view: View, seen: Iterable[Key]) -> None:
         """Take a look; ``seen`` are names whose holders and waiters pages list."""
         problems = wire.problems(find_problems(view), self._parts["problems"].value)
         rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
-        self._recorded = {found.key: Named("once", found.name, found.parts) for found in view.results.found}
         known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
         with self._lock:
             self.number += 1

@@ -162,7 +162,7 @@ async def _act(watching: Watching, allowed: frozenset[str], name: str, request: 
     if why := refusal(request, doing.act, allowed):
         return JSONResponse({"error": why}, 403)
     try:
-        asked = _asked(watching, doing, await _body(request))
+        asked = _asked(doing, await _body(request))
     except ValueError as error:
         return JSONResponse({"error": str(error)}, 422)
     visitor = request.state.visitor
@@ -204,7 +204,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
     return found
 
 
-def _asked(watching: Watching, doing: Doing, body: Mapping[str, Any]) -> Asked:
+def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     """Read the body of an act. Raises ValueError."""
     kind, name, reason = (body.get(word) for word in ("kind", "name", "reason"))
     key = _key(kind, name) if isinstance(kind, str) and isinstance(name, str) else None
@@ -222,4 +222,4 @@ def _asked(watching: Watching, doing: Doing, body: Mapping[str, Any]) -> Asked:
         given[doing.needs] = value
     if body.get("state") in STATES and kind == "once":
         given["state"] = STATES[body["state"]]
-    return Asked(watching.board.named(key), given)
+    return Asked(Named.of(*key), given)

@@ -75,7 +75,7 @@ async def test_runs_of_once_are_found_with_the_parts_of_their_keys(here, there, 
     keys = [(), (42,), ("ann", "a b/%"), ("ann", "x|y")]
     async with here.lock("invoice|42"), here.once("other"):
         runs = [await (invoices.keyed(*key) if key else invoices).acquire() for key in keys]
-        shown = ["invoice", "invoice|42", "invoice|ann|a b/%", "invoice|ann|x|y"]
+        shown = ["invoice", "invoice|42", "invoice|ann|a b/%", "invoice|ann|x\\|y"]
         assert await names(there.names("inv*", kinds=["once"])) == [("once", name) for name in shown]
         for name, run in zip(shown, runs, strict=True):
             (found,) = await all_of(there.names(name, kinds=["once"]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -84,3 +86,13 @@ def test_show_tells_all_of_a_limiter_a_debounced_name_and_a_latch(call, hf, othe
     )
     assert other.debounce("mail", 0.001).wait()
     calls.join()
+
+
+def test_what_a_command_makes_has_the_name_that_the_command_was_given(call, hf, server):
+    for words in (["once", "a|b", "--keep", "1h"], ["limit", "a|b", "1/h"], ["done", r"a\|b|c", "x", "--of", "2"]):
+        run = [sys.executable, "-m", "handfast", *words, "--url", server.url]
+        subprocess.run([*run, "--", "true"] if words[0] == "once" else run, check=True, timeout=30)
+    assert hf.once("a").keyed("b").status().state == "done"
+    assert hf.limiter("a", "1/h").keyed("b").status().rates[0].used == 1
+    assert hf.latch("a|b", 2).keyed("c").status().done == ("x",)
+    assert sorted(one.name for one in hf.names(recorded=True)) == [r"a\|b|c", "a|b", "a|b"]

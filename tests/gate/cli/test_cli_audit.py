@@ -70,6 +70,10 @@ def test_a_run_that_began_and_did_not_end_is_shown_and_may_run_again(call, hf):
 
 def test_a_latch_is_forgotten(call, hf):
     hf.latch("deploy", 2).done("a")
+    hf.latch("deploy", 2).keyed("a").done("a")
+    done = call(forget.command, "deploy|a", "--kind", "latch", "--reason", "again", "-y")
+    assert done.exit_code == 0
+    assert [one.status().left for one in (hf.latch("deploy", 2).keyed("a"), hf.latch("deploy", 2))] == [2, 1]
     done = call(forget.command, "deploy", "--kind", "latch", "--reason", "again", "-y")
     assert done.exit_code == 0
     assert hf.latch("deploy", 2).status().left == 2
@@ -106,6 +110,34 @@ def test_a_key_of_a_limiter_is_a_limiter_of_its_own(call, hf):
     nothing = call(limits.reset, "unknown", "--reason", "x")
     assert nothing.stdout == "limiter 'unknown' has admitted nothing lately\n"
     assert acts(call)[0] == ("reset", "limiter", "login|ann", "she called")
+
+
+def test_a_command_takes_the_name_that_is_shown(call, hf):
+    """So that what `ls` prints can be given to a command, whatever is in the name."""
+    logins, odd = hf.limiter("login", "1/h"), hf.limiter("login|bob", "1/h")
+    assert logins.keyed("bob").try_acquire()
+    for words in (["login|bob"], ["login", "--key", "bob"]):
+        assert call(limits.pause, *words, "--for", "1m", "--reason", "x").stdout.startswith("limiter 'login|bob' ")
+        assert (logins.keyed("bob").status().paused_for > 0, odd.status().paused_for) == (True, 0)
+        assert call(limits.resume, *words, "--reason", "x").exit_code == 0
+        assert logins.keyed("bob").status().paused_for == 0
+    assert call(limits.reset, "login|bob", "--reason", "x").stdout == "limiter 'login|bob' counts from zero\n"
+    assert call(limits.resize, "login|bob", "7/h", "--reason", "x").exit_code == 0
+    assert [one.status().rates[0].limit for one in (logins.keyed("bob"), odd)] == [7, 1]
+    assert call(limits.pause, r"login\|bob", "--for", "1m", "--reason", "x").exit_code == 0
+    assert odd.status().paused_for > 0
+    assert {name for _, _, name, _ in acts(call)} == {"login|bob", r"login\|bob"}
+
+
+@pytest.mark.parametrize("name", ["a||b", "a|", "|a", "a\\b", "a\\"])
+def test_a_name_that_no_key_has_is_refused(call, hf, name):
+    for command, *words in ((limits.pause, "--for", "1m"), (limits.resume,), (limits.reset,), (forget.command, "-y")):
+        refused = call(command, name, "--reason", "x", *words)
+        assert (refused.exit_code, r"write \| and \\ for a | and a \ inside" in refused.stderr) == (64, True)
+    assert call(hold.hold, name, "--kind", "once", "--for", "1m", "--reason", "x").exit_code == 64
+    assert call(hold.hold, name, "--for", "1m", "--reason", "x").exit_code == 0
+    assert hf.lock(name).status().hold.reason == "x"
+    assert acts(call) == [("hold", "lock", name, "x")]
 
 
 def test_waiters_get_in_after_a_reset_though_the_operator_does_not_know_their_rates(call, hf):

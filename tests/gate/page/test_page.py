@@ -207,8 +207,14 @@ async def test_a_key_with_a_bar_is_forgotten_itself(hf, browse, raw):
     raw.delete("{hf:once:invoice|x%7Cy}:state", "{hf:once:invoice|x%7Cy}:tokens")
     page = browse()
     await page.until(lambda state: state.get("results", {}).get("rows"))
-    assert (await page.act("forget", kind="once", name="invoice|x|y", state="done")).status_code == 200
+    other = await page.act("forget", kind="once", name="invoice|x|y", state="done")
+    assert (other.status_code, "is idle now" in other.text) == (422, True)
+    odd = await page.act("forget", kind="once", name="invoice||x", state="done")
+    assert (odd.status_code, "is not the name of a once" in odd.text) == (422, True)
+    assert once.keyed("x|y").status().state == "done"
+    assert (await page.act("forget", kind="once", name="invoice|x\\|y", state="done")).status_code == 200
     assert once.keyed("x|y").status().state == "idle"
+    assert [entry.name for entry in hf.audit()] == ["invoice|x\\|y"]
 
 
 async def test_values_of_others_at_its_keys_are_left_out(hf, browse, raw):
@@ -392,9 +398,10 @@ async def test_a_limiter_with_a_bar_in_its_name_is_paused_itself(hf, browse):
     limiter = hf.limiter("a|b", "5/min")
     limiter.acquire()
     page = browse()
-    await page.until(lambda state: ("limiter", "a|b") in rows(state))
-    await page.act("pause", kind="limiter", name="a|b", seconds=60)
+    await page.until(lambda state: ("limiter", "a\\|b") in rows(state))
+    await page.act("pause", kind="limiter", name="a\\|b", seconds=60)
     assert limiter.status().paused_for > 50
+    assert hf.limiter("a", "5/min").keyed("b").status().paused_for == 0
 
 
 async def test_the_audit_has_the_visitor(hf, other, browse):

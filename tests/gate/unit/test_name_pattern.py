@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from glob import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handfast._engine.keys import KeySet
+from handfast._engine.keys import KeySet, read_key, read_shown, shown_name
 from handfast._engine.names import NamePattern
 
 ALL = ("lock", "semaphore", "rwlock")
@@ -41,10 +42,45 @@ def test_exactly_the_names_that_match_are_found(text, name, namespace):
     assert pattern.exact is None or matches == (name == pattern.exact)
 
 
+PARTS = st.lists(st.text(st.sampled_from("ab|\\*"), min_size=1, max_size=5), min_size=1, max_size=3)
+
+
+@given(PARTS, PARTS, st.sampled_from(NAMESPACES))
+def test_each_key_has_one_text_and_each_text_one_key(one, other, namespace):
+    texts = [shown_name("once", name, parts) for name, *parts in (one, other)]
+    assert (texts[0] == texts[1]) == (one == other)
+    for (name, *parts), text in zip((one, other), texts, strict=True):
+        place = KeySet(namespace, "once", name, tuple(parts))
+        assert read_shown("once", text) == (name, tuple(parts))
+        assert KeySet.of_shown(namespace, "once", text).tag == place.tag
+        read, _ = read_key(namespace, place.key("state"))
+        assert (read.tag, read.name) == (place.tag, text)
+        pattern = NamePattern(namespace, escape(text), ["once"])
+        assert [found.tag for found in pattern.places()] == [place.tag]
+        whole = NamePattern(namespace, f"{escape(text)[:-1]}?", ["once"])
+        if "*" not in text:
+            assert asked(whole)(place.key("state"))
+            assert [found.place.tag for found in whole.found([place.key("state").encode()])] == [place.tag]
+
+
+@given(st.text(st.sampled_from("ab|\\"), max_size=8))
+def test_a_text_is_read_as_it_is_written_or_not_at_all(text):
+    try:
+        name, parts = read_shown("limiter", text)
+    except ValueError as error:
+        assert "is not the name of a limiter" in str(error)  # noqa: PT017 -- most texts are read
+    else:
+        assert shown_name("limiter", name, parts) == text
+
+
+def test_a_name_of_a_kind_without_keys_is_shown_as_it_is():
+    assert shown_name("lock", r"C:\a|b") == KeySet("hf", "lock", r"C:\a|b").name == r"C:\a|b"
+    assert read_shown("lock", r"C:\a|b") == (r"C:\a|b", ())
+    assert read_key("hf", "{hf:lock:a|b}:state") is None
+
+
 @given(TEXTS)
 def test_an_escaped_name_has_no_wildcards(name):
-    from glob import escape
-
     assert NamePattern("hf", escape(name), ALL).exact == name
 
 

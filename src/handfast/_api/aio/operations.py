@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, unix_time
 from handfast._engine.calls import PermitRequest
-from handfast._engine.keys import SEPARATOR, KeySet
+from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import (
     MAX_REASON_BYTES,
@@ -64,7 +64,7 @@ class AsyncOperations:
             await hf.hold("reindex", 7200, reason="DB migration")
 
         Args:
-            name: The name of the object; of a key of `once`, ``name|key``.
+            name: The name of the object, as its ``name`` has it: of a key of `once`, ``name|key``.
             duration: Seconds (a number or a timedelta), from 0.001 s to 366 days.
             kind: What it is the name of: "lock" (also of `rlock` and `lock_all`), "semaphore", "rwlock", "election" or
                 "once".
@@ -204,5 +204,4 @@ class AsyncOperations:
 
     def _permits(self, kind: HeldKind, name: str) -> PermitRequest:
         check_choice(kind, "kind", HeldKind)
-        plain, *parts = name.split(SEPARATOR) if kind == "once" and isinstance(name, str) else (name,)
-        return PermitRequest(KeySet(self._namespace, kind, plain, tuple(parts)), LeaseOptions(1, renew=False))
+        return PermitRequest(KeySet.of_shown(self._namespace, kind, name), LeaseOptions(1, renew=False))

@@ -934,8 +934,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
         set; a debounced name while a call waits or there are items; a latch while a part is done or someone waits.
 
         It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
-        A pattern with neither wildcards nor ``|`` takes a round trip for each kind if ``kinds`` has no limiters. Names come in
-        no order, each once.
+        A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come in no order, each
+        once.
 
         Example:
             for found in hf.names("orders:*"):
@@ -943,7 +943,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
                     print(found.kind, found.name, found.status.waiting)
 
         Args:
-            pattern: Names that are wanted, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`.
+            pattern: Names that are wanted, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`. A
+                key is found by its ``name``, such as ``login|4711``.
             kinds: Kinds that are wanted; all by default.
             listed: How many holders and how many waiters each status lists at most, from 1 to 100; of a latch, how many
                 parts.

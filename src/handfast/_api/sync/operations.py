@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from handfast._drivers.clock import monotonic, unix_time
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
-from handfast._engine.keys import SEPARATOR, KeySet
+from handfast._engine.keys import KeySet
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import (
     MAX_REASON_BYTES,
@@ -63,7 +63,7 @@ class Operations:
             hf.hold("reindex", 7200, reason="DB migration")
 
         Args:
-            name: The name of the object; of a key of `once`, ``name|key``.
+            name: The name of the object, as its ``name`` has it: of a key of `once`, ``name|key``.
             duration: Seconds (a number or a timedelta), from 0.001 s to 366 days.
             kind: What it is the name of: "lock" (also of `rlock` and `lock_all`), "semaphore", "rwlock", "election" or
                 "once".
@@ -201,5 +201,4 @@ class Operations:
 
     def _permits(self, kind: HeldKind, name: str) -> PermitRequest:
         check_choice(kind, "kind", HeldKind)
-        plain, *parts = name.split(SEPARATOR) if kind == "once" and isinstance(name, str) else (name,)
-        return PermitRequest(KeySet(self._namespace, kind, plain, tuple(parts)), LeaseOptions(1, renew=False))
+        return PermitRequest(KeySet.of_shown(self._namespace, kind, name), LeaseOptions(1, renew=False))

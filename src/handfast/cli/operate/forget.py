@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import NOTHING, connected, label_option, note, operator, reason_option
+from handfast.cli.operate.looking import NOTHING, connected, label_option, named, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, Latch, Once
+    from handfast._watch.acts import Named
 
 __all__ = ["command"]
 
@@ -47,11 +48,12 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Forget that NAME was done, so that the next one does it again.
 
     Of once: the result, or that a run began and did not end; a run that goes on records its result all the same. Of a
-    latch: which parts are done. Shows what is recorded and asks first.
+    latch: which parts are done. Shows what is recorded and asks first. NAME is as `handfast ls` shows it.
     """
-    name = "|".join((given["name"], *given["keys"]))
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
-        one = _object(client, given)
+        found = named(given["kind"], given)
+        name = found.shown
+        one = _object(client, found)
         if not given["yes"]:
             _confirm(ctx, f"{given['kind']} {name!r}: {one.status()}")
         forgotten = one.forget()
@@ -64,15 +66,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     ctx.exit(0 if forgotten else NOTHING)
 
 
-def _object(client: Handfast, given: dict[str, Any]) -> Once | Latch:
-    if given["kind"] == "latch":
-        latch = client.latch(given["name"], 1)
-        return latch.keyed(*given["keys"]) if given["keys"] else latch
-    name: str = given["name"]
-    first, *parts = name.split("|")
-    parts += given["keys"]
-    once = client.once(first)
-    return once.keyed(*parts) if parts else once
+def _object(client: Handfast, found: Named) -> Once | Latch:
+    one: Once | Latch = client.latch(found.name, 1) if found.kind == "latch" else client.once(found.name)
+    return one.keyed(*found.parts) if found.parts else one
 
 
 def _confirm(ctx: click.Context, shown: str) -> None:

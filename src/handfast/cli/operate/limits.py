@@ -10,7 +10,7 @@ import click
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.looking import connected, label_option, note, operator, reason_option
+from handfast.cli.operate.looking import connected, label_option, named, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
@@ -48,7 +48,8 @@ _reason = reason_option(required=True, help="Why: for `handfast audit`.")
 def pause(**given: Any) -> None:
     """Admit no one to the limiter NAME for a while.
 
-    Those who wait keep their places. A pause that lasts longer already stays as it is.
+    Those who wait keep their places. A pause that lasts longer already stays as it is. NAME is as `handfast ls` shows it,
+    such as 'login|bob' for a key.
     """
     with _client(given) as client:
         _limiter(client, given, ANY_RATE).pause(given["duration"], at_most=MAX_PAUSE_S)
@@ -107,8 +108,9 @@ def _client(given: dict[str, Any]) -> Any:
 
 
 def _limiter(client: Handfast, given: dict[str, Any], rates: str) -> Limiter:
-    limiter = client.limiter(given["name"], rates)
-    return limiter.keyed(*given["keys"]) if given["keys"] else limiter
+    found = named("limiter", given)
+    limiter = client.limiter(found.name, rates)
+    return limiter.keyed(*found.parts) if found.parts else limiter
 
 
 def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
@@ -118,12 +120,13 @@ def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
     from handfast._protocol import limiting
 
     driver = client._driver  # noqa: SLF001 -- the library has no call for it: programs know their rates
-    place = KeySet(given["namespace"], "limiter", given["name"], given["keys"])
+    _, name, parts = named("limiter", given)
+    place = KeySet(given["namespace"], "limiter", name, parts)
     slot = slot_of_key(place.tag.encode()) if driver.is_cluster else None
     return driver.look(limiting.periods(place, slot), place.name)
 
 
 def _done(client: Handfast, given: dict[str, Any], what: str, said: str) -> None:
-    name = "|".join((given["name"], *given["keys"]))
+    name = named("limiter", given).shown
     note(client, what, name, kind="limiter", reason=given["reason"])
     click.echo(f"limiter {name!r} {said}")

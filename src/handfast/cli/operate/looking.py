@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from glob import escape
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,6 +18,7 @@ from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 
 if TYPE_CHECKING:
     from handfast import Handfast
+    from handfast._watch.acts import Named
     from handfast._watch.held import HeldName
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "held",
     "json_option",
     "label_option",
+    "named",
     "note",
     "operator",
     "reason_option",
@@ -64,6 +66,17 @@ def reason_option(**options: Any) -> Callable[[Any], Any]:
             raise click.BadParameter(str(error)) from None
 
     return click.option("--reason", metavar="TEXT", callback=checked, **options)
+
+
+def named(kind: Kind, given: Mapping[str, Any]) -> Named:
+    """Return the NAME of a command, spelled as `handfast ls` shows it, with the parts of its ``--key`` behind it.
+
+    Raises ValueError for a NAME that no name of this kind has.
+    """
+    from handfast._watch.acts import Named
+
+    found = Named.of(kind, given["name"])
+    return found._replace(parts=(*found.parts, *given.get("keys", ())))
 
 
 def operator() -> str:

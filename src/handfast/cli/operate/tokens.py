@@ -56,9 +56,7 @@ def primitive(client: Handfast, kind: str, name: str, **options: Any) -> Any:
             return client.semaphore(name, 1, **options)
         case "rwlock":
             return client.rwlock(name, **options).read()
-        case "once":
-            first, *parts = name.split("|")
-            once = client.once(first, **options)
-            return once.keyed(*parts) if parts else once
+        case "election":
+            return client.election(name, **options)
         case _:
             return client.lock(name, **options)

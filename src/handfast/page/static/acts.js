@@ -4,8 +4,6 @@ import { $, h, set, setShell, shell, toast } from "./elements.js";
 import { freeze, getJson, now, state } from "./state.js";
 import { count, many, quoted, shown, span } from "./words.js";
 
-const KEYED = ["pause", "resume", "forget"]; // these commands take keys one by one
-
 const KINDS = { hold: "lock", unhold: "lock", pause: "limiter", resume: "limiter", forget: "once" };
 /** The kind that a command is for without --kind. */
 
@@ -13,11 +11,9 @@ const PATTERNS = ["hold", "unhold"]; // these commands take patterns: a wildcard
 
 /** The command that does the same in a shell. */
 export function command(what, { kind, name, fence, seconds, reason = "…" }) {
-  const [first, ...keys] = KEYED.includes(what) ? name.split("|") : [name];
-  const plain = PATTERNS.includes(what) ? first.replace(/[*?[]/g, "[$&]") : first;
+  const plain = PATTERNS.includes(what) ? name.replace(/[*?[]/g, "[$&]") : name;
   const isOption = plain.startsWith("-");
   const words = ["handfast", what, ...(isOption ? [] : [quoted(plain)])];
-  for (const key of keys) words.push("--key", quoted(key));
   if (kind !== KINDS[what]) words.push("--kind", kind);
   if (fence) words.push("--if-fence", fence);
   if (seconds) words.push("--for", seconds % 3600 ? `${seconds / 60}m` : `${seconds / 3600}h`);

@@ -16,6 +16,9 @@ let chosen = "all";
 const number = (counts, key) => counts[key] ?? 0;
 const groups = () => Object.entries(state.results.counts);
 
+/** The name before the first `|` without a backslash before it. */
+const withoutKey = (name) => /^(?:[^|\\]|\\.)*/.exec(name)[0];
+
 /** How many keys need a look. */
 export const badge = () => groups().reduce((sum, [, counts]) => sum + number(counts, "failed") + number(counts, "left"), 0);
 
@@ -24,7 +27,7 @@ function keys() {
   const recorded = new Set(state.results.rows.map((record) => record.key));
   const running = [...state.rows.values()]
     .filter((row) => row.kind === "once" && row.holding && !recorded.has(row.name))
-    .map((row) => ({ name: row.name.split("|")[0], key: row.name, state: "running", at: row.since, why: "" }));
+    .map((row) => ({ name: withoutKey(row.name), key: row.name, state: "running", at: row.since, why: "" }));
   return [...state.results.rows.filter((record) => record.state !== "done"), ...running, ...state.results.rows.filter((record) => record.state === "done")];
 }
 
