@@ -417,12 +417,14 @@ class LatchStatus:
         waiting: The number of waiting threads, and of event loops with waiting tasks. A caller that gave up or died
             counts for up to 15 seconds.
         number: How many parts are done.
+        changed_at: When the last part was done, by the server's clock, in UTC; None if no part is.
     """
 
     done: tuple[str, ...]
     left: int | None
     waiting: int
     number: int = 0
+    changed_at: datetime | None = None
 
     def __str__(self) -> str:
         """Return a line for a log: ``5 to be done; 2 waiting``."""

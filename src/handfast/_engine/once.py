@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from copy import copy
-from hashlib import sha256
+from hashlib import sha1, sha256
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from handfast._engine.calls import PermitRequest
@@ -18,9 +18,13 @@ from handfast._engine.resp import bulk
 from handfast._engine.script import command, load, pack
 from handfast.errors import KeyReused
 
-__all__ = ["DROPPED", "NEVER", "Ending", "OnceRequest", "Outcome", "Record", "read_stored"]
+__all__ = ["DROPPED", "NEVER", "Ending", "OnceRequest", "Outcome", "Record", "read_stored", "version_of"]
 
 ACQUIRE, RECORD, CANCEL = load("once_acquire"), load("once_record"), load("once_cancel")
+FORGET = load("once_forget")
+
+VERSIONED_BYTES = 54
+"""The bytes of a record that tell it from others: its time, fence, state and token."""
 
 NEVER = -1
 """``refresh_ms`` of a record that is not made anew."""
@@ -60,6 +64,11 @@ def read_stored(stored: bytes) -> Record:
         rest = rest[size + 1 :]
     outcome = next(one for one in get_args(Outcome) if one.encode() == texts[0])
     return Record(int(at), int(fence), outcome, rest)
+
+
+def version_of(stored: bytes) -> str:
+    """Return a digest that tells this record from others, and does not tell its token; empty without a record."""
+    return sha1(stored[:VERSIONED_BYTES], usedforsecurity=False).hexdigest() if stored else ""
 
 
 class OnceRequest(PermitRequest):
@@ -162,6 +171,10 @@ class OnceRequest(PermitRequest):
     def forget(self) -> Call:
         """Delete the record."""
         return Call(command("DEL", 1), self._result)
+
+    def forget_shown(self, stored: bytes) -> Call:
+        """Delete the record if it begins as this one."""
+        return Call(FORGET.prefix, self._result + bulk(stored[:VERSIONED_BYTES]))
 
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
         request = doubles(self.grant_ms, wait_ms, self.options.max_waiters, self.refresh_ms, self.pause_ms, ticket)

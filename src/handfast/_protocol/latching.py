@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.moments import moment
 from handfast._engine.objects import ObjectRequest
 from handfast._protocol.asking import batches, tell
 
 if TYPE_CHECKING:
     from handfast.records import LatchStatus
 
-__all__ = ["done", "forget", "read_status", "status"]
+__all__ = ["done", "forget", "forget_shown", "read_status", "status"]
 
 SHOWN = 1000
 """Parts listed by a status."""
@@ -32,6 +33,12 @@ def forget(request: ObjectRequest) -> Steps[bool]:
     return bool(answer.reply) or answer.again
 
 
+def forget_shown(request: ObjectRequest, done: int, changed_us: int) -> Steps[bool]:
+    """Forget all parts if there are so many, and the last one was done at that time. Return whether they are forgotten."""
+    answer: Answer = yield request.call("forget", done=done, changed_us=changed_us)
+    return answer.fields[0] == b"forgotten" or answer.again
+
+
 def status(request: ObjectRequest) -> Steps[LatchStatus]:
     """Read the parts done, and the number of waiters."""
     answer: Answer = yield request.call("inspect", shown=SHOWN)
@@ -42,6 +49,7 @@ def read_status(fields: list[Any], count: int | None) -> LatchStatus:
     """Make the status of a reply of ``latch_inspect``; of a latch that opens with so many parts, if that is known."""
     from handfast.records import LatchStatus
 
-    _, done, waiting, names = fields
+    _, done, waiting, changed_us, names = fields
     left = None if count is None else max(0, count - done)
-    return LatchStatus(tuple(name.decode() for name in names), left, waiting, done)
+    changed_at = moment(changed_us) if changed_us else None
+    return LatchStatus(tuple(name.decode() for name in names), left, waiting, done, changed_at)

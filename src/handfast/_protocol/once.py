@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from handfast._engine.effects import Answer, Found, Steps
-from handfast._engine.once import OnceRequest, Record, read_stored
+from handfast._engine.names import outcome as outcome_of
+from handfast._engine.once import OnceRequest, Record, read_stored, version_of
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
 from handfast._protocol.lease import GONE, LeaseState
@@ -20,7 +21,7 @@ from handfast.errors import LeaseLost, UnknownLayout
 if TYPE_CHECKING:
     from handfast.records import OnceStatus
 
-__all__ = ["begin", "forget", "found", "outcome", "read", "read_record", "status"]
+__all__ = ["begin", "forget", "forget_shown", "found", "outcome", "read", "read_record", "status", "version"]
 
 
 def begin(lease: LeaseState) -> Steps[None]:
@@ -73,3 +74,18 @@ def forget(request: OnceRequest) -> Steps[bool]:
     """Delete the record. Return whether there was one."""
     answer: Answer = yield request.forget()
     return bool(answer.reply) or answer.again
+
+
+def version(request: OnceRequest) -> Steps[str]:
+    """Return what tells the record from others; empty without a record."""
+    answer: Answer = yield outcome_of(request.place)
+    return version_of(answer.reply)
+
+
+def forget_shown(request: OnceRequest, version: str) -> Steps[bool]:
+    """Delete the record if it has this version. Return whether it is deleted."""
+    stored: Answer = yield outcome_of(request.place)
+    if not stored.reply or version_of(stored.reply) != version:
+        return False
+    answer: Answer = yield request.forget_shown(stored.reply)
+    return answer.fields[0] == b"forgotten" or answer.again

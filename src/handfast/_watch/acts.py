@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from redis.exceptions import RedisError
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet, read_shown, shown_name
+from handfast._engine.moments import microseconds
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
-from handfast._protocol import admin
+from handfast._protocol import admin, latching, once
 from handfast.errors import HandfastError
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
+    from handfast.records import LatchStatus
 
-__all__ = ["ACTS", "ANY_RATE", "MAX_PAUSE_S", "Act", "Done", "Named", "acting_as", "note_failure"]
+__all__ = ["ACTS", "ANY_RATE", "MAX_PAUSE_S", "Act", "Done", "Named", "acting_as", "latch_version", "note_failure"]
 
 Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
 
@@ -29,6 +33,8 @@ ANY_RATE = "1/s"
 """The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
 
 MAX_PAUSE_S = 366 * 86_400.0
+
+LATCH_VERSION = r"[0-9]{1,6}\.[0-9]{1,16}"
 
 
 class Done(NamedTuple):
@@ -92,20 +98,40 @@ class Named(NamedTuple):
         self._limiter(client).resume()
         return self._done(client, "resume", reason)
 
-    def forget(self, client: Handfast, *, reason: str, state: str | None = None) -> Done:
-        """Forget that a key of `once` or the parts of a latch were done.
+    def version(self, client: Handfast) -> str:
+        """Return what tells the record of a key of `once`, or the parts of a latch, from others; empty if there are none."""
+        one = self._recorded(client)
+        if self.kind == "latch":
+            return latch_version(one.status())
+        version: str = client._driver.look(once.version(one._request), self.shown)  # noqa: SLF001 -- no call has it
+        return version
 
-        ``state`` is what was shown of a key, as `OnceStatus` has it: if it is another one by now, nothing is forgotten.
+    def forget(self, client: Handfast, *, reason: str, version: str) -> Done:
+        """Forget that a key of `once` or the parts of a latch were done, if they are still those of this version.
+
+        Raises ValueError, with what there is now, if they are not.
         """
         _needed(reason)
+        one = self._recorded(client)
         if self.kind == "latch":
-            latch = client.latch(self.name, 1)
-            return self._done(client, "forget", reason, (latch.keyed(*self.parts) if self.parts else latch).forget())
-        once = client.once(self.name)
-        key = once.keyed(*self.parts) if self.parts else once
-        if state is not None and (now := key.status().state) != state:
-            raise ValueError(f"nothing was done: it was {state} when it was shown, and is {now} now")
-        return self._done(client, "forget", reason, key.forget())
+            if not re.fullmatch(LATCH_VERSION, version):
+                raise ValueError(f"nothing was done: {version!r} is no version of a latch")
+            steps = latching.forget_shown(one._request, *map(int, version.split(".")))  # noqa: SLF001 -- as above
+        else:
+            steps = once.forget_shown(one._request, version)  # noqa: SLF001 -- as above
+        if not client._driver.run(steps, self.shown):  # noqa: SLF001 -- as above
+            raise ValueError(f"nothing was done: it is not what was shown; it is now {self.state(client)}")
+        return self._done(client, "forget", reason)
+
+    def state(self, client: Handfast) -> str:
+        """Return what there is of a key of `once`, or of a latch, for people."""
+        status = self._recorded(client).status()
+        return str(replace(status, left=None) if self.kind == "latch" else status)  # how many parts it has is not known
+
+    def _recorded(self, client: Handfast) -> Any:
+        """Return the `Once` or the `Latch`."""
+        one: Any = client.latch(self.name, 1) if self.kind == "latch" else client.once(self.name)
+        return one.keyed(*self.parts) if self.parts else one
 
     def _permits(self, client: Handfast) -> PermitRequest:
         place = KeySet(client._namespace, self.kind, self.name, self.parts)  # noqa: SLF001 -- as above
@@ -120,6 +146,11 @@ class Named(NamedTuple):
         if not done:
             return Done(0)
         return Done(int(done), note_failure(client, what, self.shown, kind=self.kind, reason=reason, **fields))
+
+
+def latch_version(status: LatchStatus) -> str:
+    """Return what tells the parts of a latch from those of another moment; empty without parts."""
+    return f"{status.number}.{microseconds(status.changed_at)}" if status.changed_at else ""
 
 
 def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.names import outcome
+from handfast._engine.once import version_of
 from handfast._engine.server_facts import TIME
 from handfast._protocol import once
 from handfast._protocol.names import Search
@@ -54,6 +55,8 @@ class Result(NamedTuple):
     """When, in seconds of `time.monotonic`."""
     why: str
     """The text of a failure."""
+    version: str = ""
+    """What tells the record from others, for an act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ class ResultReader:
                 return
             raise
         if record is not None:
-            found = _result(place, record, now, now_us)
+            found = _result(place, record, version_of(stored), now, now_us)
             if before is not None and _is_same(before, found):
                 found = before
             else:
@@ -188,7 +191,7 @@ def _is_same(one: Result, other: Result) -> bool:
     return one._replace(recorded_at=other.recorded_at) == other and abs(one.recorded_at - other.recorded_at) < SAME_S
 
 
-def _result(place: KeySet, record: Record, now: float, now_us: int) -> Result:
+def _result(place: KeySet, record: Record, version: str, now: float, now_us: int) -> Result:
     state: State = "left" if record.outcome == "begun" else record.outcome
     why = record.value.decode(errors="replace")[:WHY_CHARS] if state == "failed" else ""
-    return Result(place.whole.name, place.name, state, now - (now_us - record.at_us) / 1e6, why)
+    return Result(place.whole.name, place.name, state, now - (now_us - record.at_us) / 1e6, why, version)

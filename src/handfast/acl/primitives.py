@@ -155,10 +155,10 @@ def _operate(namespace: str) -> Use:
     uses = [
         _names(namespace),
         _check_server(namespace),
-        _use([request.inspect(), request.read(), outcome(place), request.forget()], namespace, "once"),
+        _use([request.inspect(), request.read(), outcome(place), request.forget_shown(b"-")], namespace, "once"),
         _use([permits.resize(1)], namespace, "semaphore"),
         Use(tuple(map(load, limits)), frozenset({"scan"}), (keys_of_kind(namespace, "limiter"),)),
-        Use((), frozenset({"del"}), (keys_of_kind(namespace, "latch"),)),
+        Use((load("latch_forget"),), frozenset(), (keys_of_kind(namespace, "latch"),)),
         Use((), frozenset({"pexpire", "xadd", "xrange", "xrevrange"}), (keys_of_kind(namespace, auditing.KIND),)),
     ]
     return _joined(uses)

@@ -46,9 +46,6 @@ TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg":
 
 COMPRESSED_FROM_BYTES, COMPRESSION = 1000, 4
 
-STATES = {"failed": "failed", "left": "begun", "unstored": "unstored", "done": "done"}
-"""By the state that the page shows of a key of `once`, that of `OnceStatus`."""
-
 
 class Asked(NamedTuple):
     """The body of an act."""
@@ -69,7 +66,7 @@ class Doing(NamedTuple):
     """The message if there was nothing to do."""
     kinds: tuple[str, ...]
     """The kinds of names that it is for."""
-    needs: Literal["fence", "seconds", ""] = ""
+    needs: Literal["fence", "seconds", "version", ""] = ""
     """What it needs beside a reason."""
 
 
@@ -79,7 +76,7 @@ DOINGS = {
     "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind)),
     "pause": Doing("pause", "paused", "", ("limiter",), "seconds"),
     "resume": Doing("pause", "paused no more", "", ("limiter",)),
-    "forget": Doing("forget", "forgotten: the next one does it again", "Nothing was recorded.", ("once", "latch")),
+    "forget": Doing("forget", "forgotten: the next one does it again", "", ("once", "latch"), "version"),
 }
 """By the last part of their paths, which are the names of the methods."""
 
@@ -213,13 +210,21 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("A reason is needed: it is what others will read.")
     given: dict[str, Any] = {"reason": reason.strip()}
-    if doing.needs:
+    if doing.needs == "version":
+        given["version"] = _version(body)
+    elif doing.needs:
         most, value = (MAX_FENCE, MAX_PAUSE_S)[doing.needs == "seconds"], body.get(doing.needs)
         if isinstance(value, bool) or not isinstance(value, int if doing.needs == "fence" else int | float):
             raise ValueError(f"A number is needed as {doing.needs}.")
         if not 0 < value <= most:
             raise ValueError(f"A number up to {most:,.0f} is needed as {doing.needs}.")
         given[doing.needs] = value
-    if body.get("state") in STATES and kind == "once":
-        given["state"] = STATES[body["state"]]
     return Asked(Named.of(*key), given)
+
+
+def _version(body: Mapping[str, Any]) -> str:
+    """Return which record was shown. Raises ValueError."""
+    version = body.get("version")
+    if not isinstance(version, str) or not re.fullmatch(r"[0-9a-f.]{1,40}", version):
+        raise ValueError("The version that the page has shown is needed: load the page again.")
+    return version

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from handfast._watch.acts import latch_version
 from handfast._watch.held import SILENT_S
 from handfast._watch.live import Row
 from handfast._watch.problems import Label, Moment, Part, Problem
@@ -153,7 +154,7 @@ def details(row: Row) -> dict[str, Any]:
     """Return who holds a name and who waits for it, each of them."""
     status = row.status
     if isinstance(status, LatchStatus):
-        return {"parts": [*status.done]}
+        return {"parts": [*status.done], "version": latch_version(status)}
     if not isinstance(status, LockStatus):
         return {}
     holders = sorted(status.holders, key=lambda holder: -holder.held_for)
@@ -256,6 +257,7 @@ def recorded(found: Iterable[Result], most: int) -> tuple[list[dict[str, Any]], 
             "state": record.state,
             "at": moment(record.recorded_at),
             "why": record.why,
+            "version": record.version,
         }
         for record in listed[:most]
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -66,6 +67,29 @@ def test_a_run_that_began_and_did_not_end_is_shown_and_may_run_again(call, hf):
     assert call(forget.command, "pay", "--key", "7", "--reason", "mended", "-y").exit_code == 0
     assert once.run(lambda: 3) == 3
     assert acts(call) == [("forget", "once", "pay|7", "mended")]
+
+
+def test_what_was_recorded_after_the_question_is_not_forgotten(call, hf, monkeypatch):
+    once = hf.once("nightly")
+    once.run(lambda: 1)
+    latch = hf.latch("deploy", 9)
+    latch.done("a")
+
+    def answer(*_, **__):
+        once.forget()
+        once.run(lambda: 2)
+        latch.done(latch.status().number)
+        return True
+
+    monkeypatch.setattr(forget, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(forget.click, "confirm", answer)
+    for kind, name, now in (("once", "nightly", "done 0.0 s ago"), ("latch", "deploy", "3 done; 0 waiting")):
+        refused = call(forget.command, name, "--kind", kind, "--reason", "bad data")
+        assert refused.exit_code == 1
+        assert f"handfast: nothing was done: it is not what was shown; it is now {now}" in refused.stderr
+    assert once.status().state == "done"
+    assert latch.status().number == 3
+    assert not hf.audit()
 
 
 def test_a_latch_is_forgotten(call, hf):

@@ -195,10 +195,52 @@ async def test_a_run_that_has_ended_is_never_shown_as_left(hf, browse, monkeypat
     seen = set()
     await page.until(lambda state: seen.add(keys(state)["payout|a"]) or "done" in seen)
     assert seen <= {"running", "done"}
-    done = await page.act("forget", kind="once", name="payout|a", state="left")
-    assert (done.status_code, "it was begun when it was shown, and is done now" in done.text) == (422, True)
-    assert once.keyed("a").status().state == "done"
-    assert (await page.act("forget", kind="once", name="payout|a", state="done")).status_code == 200
+
+
+async def shown(page, key):
+    """Return the version of a record, once the page shows it."""
+    find = lambda state: [row for row in state.get("results", {}).get("rows", ()) if row["key"] == key]  # noqa: E731
+    (row,) = find(await page.until(find))
+    return row["version"]
+
+
+async def test_a_record_that_is_newer_than_the_one_shown_is_not_forgotten(hf, browse, monkeypatch):
+    key, other = hf.once("charge", rerun=False).keyed("1"), hf.once("charge").keyed("2")
+    run = key.acquire()
+    page = browse()
+    begun = await shown(page, "charge|1")
+    run.finish("first")
+    late = await page.act("forget", kind="once", name="charge|1", version=begun)
+    assert (late.status_code, "nothing was done: " in late.text, "it is now done" in late.text) == (422, True, True)
+    done = await page.until(lambda state: [r for r in state["results"]["rows"] if r["state"] == "done"])
+    version = done["results"]["rows"][0]["version"]
+    key.forget()
+    key.run(lambda: "second")
+    late = await page.act("forget", kind="once", name="charge|1", version=version)
+    assert (late.status_code, key.status().state) == (422, "done")
+    other.run(lambda: "another key")
+    late = await page.act("forget", kind="once", name="charge|2", version=version)
+    assert (late.status_code, other.status().state) == (422, "done")
+    for none in (None, "", "done", 7):
+        unknown = await page.act("forget", kind="once", name="charge|1", version=none)
+        assert (unknown.status_code, "load the page again" in unknown.text) == (422, True)
+    assert not hf.audit()
+
+
+async def test_a_latch_is_forgotten_as_it_is_shown(hf, browse):
+    latch = hf.latch("import", 3)
+    latch.done("a")
+    page = browse()
+    state = await page.until(lambda state: state.get("details"), kind="latch", name="import")
+    version = state["details"]["version"]
+    latch.done("b")
+    late = await page.act("forget", kind="latch", name="import", version=version)
+    assert (late.status_code, "it is now 2 done" in late.text, latch.status().number) == (422, True, 2)
+    assert (await page.act("forget", kind="latch", name="import", version="abc")).status_code == 422
+    state = await page.until(lambda state: state["details"]["version"] != version, kind="latch", name="import")
+    done = await page.act("forget", kind="latch", name="import", version=state["details"]["version"])
+    assert (done.status_code, latch.status().number) == (200, 0)
+    assert [(entry.what, entry.kind) for entry in hf.audit()] == [("forget", "latch")]
 
 
 async def test_a_key_with_a_bar_is_forgotten_itself(hf, browse, raw):
@@ -206,13 +248,13 @@ async def test_a_key_with_a_bar_is_forgotten_itself(hf, browse, raw):
     once.keyed("x|y").run(lambda: 1)
     raw.delete("{hf:once:invoice|x%7Cy}:state", "{hf:once:invoice|x%7Cy}:tokens")
     page = browse()
-    await page.until(lambda state: state.get("results", {}).get("rows"))
-    other = await page.act("forget", kind="once", name="invoice|x|y", state="done")
-    assert (other.status_code, "is idle now" in other.text) == (422, True)
-    odd = await page.act("forget", kind="once", name="invoice||x", state="done")
+    version = await shown(page, "invoice|x\\|y")
+    other = await page.act("forget", kind="once", name="invoice|x|y", version=version)
+    assert (other.status_code, "it is now not recorded" in other.text) == (422, True)
+    odd = await page.act("forget", kind="once", name="invoice||x", version=version)
     assert (odd.status_code, "is not the name of a once" in odd.text) == (422, True)
     assert once.keyed("x|y").status().state == "done"
-    assert (await page.act("forget", kind="once", name="invoice|x\\|y", state="done")).status_code == 200
+    assert (await page.act("forget", kind="once", name="invoice|x\\|y", version=version)).status_code == 200
     assert once.keyed("x|y").status().state == "idle"
     assert [entry.name for entry in hf.audit()] == ["invoice|x\\|y"]
 
@@ -364,9 +406,10 @@ async def test_hold_unhold_pause_resume_and_forget(hf, browse):
     assert not limiter.status().paused_for
     once = hf.once("invoice").keyed("1")
     once.run(lambda: 1)
-    assert (await page.act("forget", kind="once", name="invoice|1")).status_code == 200
+    version = await shown(page, "invoice|1")
+    assert (await page.act("forget", kind="once", name="invoice|1", version=version)).status_code == 200
     assert once.status().state == "idle"
-    assert (await page.act("forget", kind="once", name="invoice|1")).status_code == 409
+    assert (await page.act("forget", kind="once", name="invoice|1", version=version)).status_code == 422
     assert [entry.what for entry in hf.audit()] == ["hold", "unhold", "pause", "resume", "forget"]
     for wrong in (0, -1, "60", None, True, 10**9):
         assert (await page.act("hold", kind="lock", name="a", seconds=wrong)).status_code == 422
@@ -378,7 +421,7 @@ async def test_an_act_that_the_audit_would_refuse_is_not_done(hf, browse):
     for what, body in {
         "pause": {"kind": "limiter", "name": "mail", "seconds": 60},
         "resume": {"kind": "limiter", "name": "mail"},
-        "forget": {"kind": "once", "name": "invoice|1"},
+        "forget": {"kind": "once", "name": "invoice|1", "version": "0"},
         "hold": {"kind": "lock", "name": "a", "seconds": 60},
     }.items():
         assert (await page.act(what, reason=long, **body)).status_code == 422

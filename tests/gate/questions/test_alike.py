@@ -30,8 +30,8 @@ USES = {
 """By the kind of the name, a call that leaves something."""
 
 ACTS = {
-    "once": lambda there, named: named.forget(there, reason="trial"),
-    "latch": lambda there, named: named.forget(there, reason="trial"),
+    "once": lambda there, named: named.forget(there, reason="trial", version=named.version(there)),
+    "latch": lambda there, named: named.forget(there, reason="trial", version=named.version(there)),
     "limiter": lambda there, named: named.pause(there, seconds=60, reason="trial"),
 }
 """By the kind of the name, an act of an operator."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import NOTHING, connected, label_option, named, note, operator, reason_option
-
-if TYPE_CHECKING:
-    from handfast import Handfast, Latch, Once
-    from handfast._watch.acts import Named
+from handfast.cli.operate.looking import (
+    NOTHING,
+    connected,
+    label_option,
+    named,
+    operator,
+    reason_option,
+    tell_unaudited,
+)
 
 __all__ = ["command"]
 
@@ -20,7 +24,7 @@ EPILOG = """
 \b
 Exit codes:
    0  it is forgotten
-   1  there was nothing to forget, or the answer was no
+   1  nothing was recorded, it is another record by now, or the answer was no
   64  wrong usage, such as no --yes without a terminal
   69  the server cannot be reached, or it refused the request
 """
@@ -50,25 +54,24 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     Of once: the result, or that a run began and did not end; a run that goes on records its result all the same. Of a
     latch: which parts are done. Shows what is recorded and asks first. NAME is as `handfast ls` shows it.
     """
+    from handfast.cli.operate import table
+
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         found = named(given["kind"], given)
         name = found.shown
-        one = _object(client, found)
+        version = found.version(client)  # before what is shown: what is recorded in between is not forgotten
         if not given["yes"]:
-            _confirm(ctx, f"{given['kind']} {name!r}: {one.status()}")
-        forgotten = one.forget()
-        if forgotten:
-            note(client, "forget", name, kind=given["kind"], reason=given["reason"])
-    if forgotten:
-        click.echo(f"{given['kind']} {name!r} is forgotten: the next one does it again")
-    else:
-        click.echo(f"handfast: of {given['kind']} {name!r} nothing is recorded", err=True)
-    ctx.exit(0 if forgotten else NOTHING)
-
-
-def _object(client: Handfast, found: Named) -> Once | Latch:
-    one: Once | Latch = client.latch(found.name, 1) if found.kind == "latch" else client.once(found.name)
-    return one.keyed(*found.parts) if found.parts else one
+            _confirm(ctx, f"{given['kind']} {name!r}: {found.state(client)}")
+        if not version:
+            click.echo(f"handfast: of {given['kind']} {name!r} nothing is recorded", err=True)
+            ctx.exit(NOTHING)
+        try:
+            done = found.forget(client, reason=given["reason"], version=version)
+        except ValueError as error:
+            click.echo(f"handfast: {table.printable(str(error))}", err=True)
+            ctx.exit(NOTHING)
+    tell_unaudited(done.unaudited)
+    click.echo(f"{given['kind']} {name!r} is forgotten: the next one does it again")
 
 
 def _confirm(ctx: click.Context, shown: str) -> None:

@@ -27,7 +27,7 @@ function keys() {
   const recorded = new Set(state.results.rows.map((record) => record.key));
   const running = [...state.rows.values()]
     .filter((row) => row.kind === "once" && row.holding && !recorded.has(row.name))
-    .map((row) => ({ name: withoutKey(row.name), key: row.name, state: "running", at: row.since, why: "" }));
+    .map((row) => ({ name: withoutKey(row.name), key: row.name, state: "running", at: row.since, why: "", version: "" }));
   return [...state.results.rows.filter((record) => record.state !== "done"), ...running, ...state.results.rows.filter((record) => record.state === "done")];
 }
 
@@ -44,7 +44,7 @@ export function paint(focus = narrowed) {
   paintNames(names);
   paintStates(all);
   const some = all.filter((record) => chosen === "all" || record.state === chosen);
-  list($("once-rows"), some.slice(0, SHOWN), (record) => `${record.key} ${record.state} ${record.at}`, makeRow, fillRow);
+  list($("once-rows"), some.slice(0, SHOWN), (record) => `${record.key} ${record.state} ${record.version}`, makeRow, fillRow);
   set($("once-matches"), many(some.length, "key"));
   const left = Object.values(state.results.totals).reduce((sum, each) => sum + each, 0) - state.results.rows.length;
   set($("once-more"), state.results.refused ? `The records are not read: ${state.results.refused}`
@@ -82,7 +82,7 @@ function makeRow(record) {
   const mark = h("span", "state", h("i", `s-${record.state}`), STATES[record.state]);
   const link = h("a", "link mono", shown(record.key));
   link.href = nameLink("once", record.key);
-  const forget = button("quiet", "Forget …", () => act("forget", { kind: "once", name: record.key, state: record.state }));
+  const forget = button("quiet", "Forget …", () => act("forget", { kind: "once", name: record.key, version: record.version }));
   return h("tr", "", h("td", "", mark), h("td", "label", link), h("td", "num", timer(record.at)), h("td", "label"), h("td", "num"), h("td", "label soft", record.why ? shown(record.why) : ""), h("td", "num", forget));
 }
 
