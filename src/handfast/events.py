@@ -184,6 +184,14 @@ class Operated(NameEvent):
     """How many leases it concerned."""
     fence: int | None
     """Up to which fence leases were taken."""
+    rates: str | None = None
+    """The rates that were set; empty where each client brings its own again."""
+    permits: int | None = None
+    """The limit that was set."""
+    duration: float | None = None
+    """For how many seconds a name was put on hold or paused."""
+    now: bool = False
+    """Whether the holders were asked to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,9 +121,8 @@ class OperatorAction:
         what: ``force_release``, ``resize``, ``pause``, ``resume``, ``hold``, ``unhold``, or ``preempt`` for a lease that a
             later request took.
         by: The label of the client that did it.
-        why: The reason of a ``force_release``, a ``hold``, an ``unhold`` or a ``preempt``; the new limit of a ``resize``, 0
-            where it let each client bring its own again, or the new rates, and no text in that case; the seconds of a
-            ``pause``.
+        why: The reason. Where a `Limiter.pause` has none, its seconds. Of a ``resize`` the new limit, 0 where it let each client
+            bring its own again; or the new rates, and no text in that case, then ``: `` and the reason if there is one.
     """
 
     at: datetime
@@ -261,6 +260,10 @@ class AuditEntry:
         why: The reason.
         count: How many leases it concerned; None where that says nothing.
         fence: Up to which fence leases were taken; None where none were.
+        rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
+        permits: The limit that was set; None where none was.
+        duration: For how many seconds a name was put on hold or paused; None where it was not.
+        now: Whether the holders were asked to end.
     """
 
     id: str
@@ -272,10 +275,23 @@ class AuditEntry:
     why: str
     count: int | None = None
     fence: int | None = None
+    rates: str | None = None
+    permits: int | None = None
+    duration: float | None = None
+    now: bool = False
 
     def __str__(self) -> str:
-        """Return a line for a log: ``2026-11-28 03:00:00 UTC: release lock 'a' by ann@web-1: hangs``."""
-        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC: {self.what} {self.kind} {self.name!r} by {self.by}: {self.why}"
+        """Return a line for a log: ``2026-11-28 03:00:00 UTC: hold lock 'a' for 60 s by ann@web-1: hangs``."""
+        words = [self.what, self.kind, repr(self.name)]
+        if self.rates is not None:
+            words.append(f"to {self.rates or 'the rates of each client'}")
+        if self.permits is not None:
+            words.append(f"to {self.permits:,} permit{'s' * (self.permits != 1)}")
+        if self.duration is not None:
+            words.append(f"for {self.duration:,g} s")
+        if self.now:
+            words.append("now")
+        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(words)} by {self.by}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +343,7 @@ class LimiterStatus:
         last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is
             none. A pause is remembered for a second more than it lasts, and that rates were removed for an hour.
         longest_wait: Seconds for which the first of the queue has waited; None if no one waits.
+        paused_until: When the pause ends, by the server's clock, in UTC; None without one.
     """
 
     rates: tuple[RateStatus, ...]
@@ -334,6 +351,7 @@ class LimiterStatus:
     paused_for: float = 0.0
     last: OperatorAction | None = None
     longest_wait: float | None = None
+    paused_until: datetime | None = None
 
     def __str__(self) -> str:
         """Return a line for a log: ``2 of 5 used in 60 s; 0 waiting; paused for 12.0 s by web-3:4711``."""

@@ -75,7 +75,7 @@ class LimitScripts(Scripts):
 
     def pause(self, ms):
         """Pause for so long, or end that with 0."""
-        args = {"pause": doubles(ms), "by": "me", "rates": self.packed_rates}
+        args = {"pause": doubles(ms, 0), "by": "me", "why": "busy", "rates": self.packed_rates}
         return self.call(self.load("limit_pause"), self.keys, args)
 
     def resize(self, *, is_set=True):

@@ -140,9 +140,12 @@ class LimitRequest(ObjectRequest):
         """Undo an acquire, whatever it has reached."""
         return self.settle(token, 0, copies=True)
 
-    def pause(self, pause_ms: int, by: str) -> Call:
-        """Admit no one for so long; 0 ends a pause. ``by``: the label of the client."""
-        return self.call("pause", pause_ms=pause_ms, by=encode_label(by))
+    def pause(self, pause_ms: int, by: str, why: str, shown_us: int = 0) -> Call:
+        """Admit no one for so long; 0 ends a pause, with ``shown_us`` only the one that ends at that time.
+
+        ``by``: the label of the client.
+        """
+        return self.call("pause", pause_ms=pause_ms, shown_us=shown_us, by=encode_label(by), why=why)
 
     def announce(self) -> Call:
         """Let `names` know the rates, under the name without a key. No admission depends on it."""

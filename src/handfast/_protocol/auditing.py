@@ -24,6 +24,9 @@ KIND = "audit"
 MAX_ENTRIES = 10_000
 """How many entries are kept, about."""
 
+NUMBERS = ("count", "fence", "permits", "duration_ms")
+"""The fields of an entry that are whole numbers."""
+
 KEPT_MS = 90 * 86_400_000
 """How long they are kept after the last one, in milliseconds."""
 
@@ -64,5 +67,7 @@ def _entry(number: bytes, words: list[bytes]) -> AuditEntry:
     shown = number.decode()
     at = datetime.fromtimestamp(int(shown.partition("-")[0]) / 1000, UTC)
     plain = {name: fields.get(name, "") for name in ("what", "kind", "name", "by", "why")}
-    numbers = {name: int(fields[name]) if fields.get(name, "").isdigit() else None for name in ("count", "fence")}
-    return AuditEntry(shown, at, **plain, count=numbers["count"], fence=numbers["fence"])
+    numbers: dict[str, Any] = {name: int(fields[name]) if fields.get(name, "").isdigit() else None for name in NUMBERS}
+    duration_ms = numbers.pop("duration_ms")
+    values: dict[str, Any] = {"duration": None if duration_ms is None else duration_ms / 1000, "now": "now" in fields}
+    return AuditEntry(shown, at, **plain, **numbers, **values, rates=fields.get("rates"))

@@ -49,7 +49,7 @@ def read_status(fields: list[Any], count: int | None) -> LatchStatus:
     """Make the status of a reply of ``latch_inspect``; of a latch that opens with so many parts, if that is known."""
     from handfast.records import LatchStatus
 
-    _, done, waiting, changed_us, names = fields
+    _, done, waiting, *changed_us, names = fields  # without a server nothing is said of a change
     left = None if count is None else max(0, count - done)
-    changed_at = moment(changed_us) if changed_us else None
+    changed_at = moment(changed_us[0]) if any(changed_us) else None
     return LatchStatus(tuple(name.decode() for name in names), left, waiting, done, changed_at)

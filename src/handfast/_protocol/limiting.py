@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest, read_limits
+from handfast._engine.moments import moment
 from handfast._engine.names import SCANNED
 from handfast._engine.script import command, pack
 from handfast._protocol.acquire import (
@@ -174,6 +175,10 @@ class Announcements:
         return True
 
 
+Resumed: TypeAlias = Literal["resumed", "not paused", "changed"]
+"""What `resume` has done; of ``changed`` nothing, since it is another pause by now, or none."""
+
+
 def announce(request: LimitRequest) -> Steps[None]:
     """Let operators see the rates. Nothing depends on it."""
     yield request.announce()
@@ -184,9 +189,22 @@ def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
     yield from change(lambda: attempt.request.settle(attempt.token, cost, copies=attempt.copies))
 
 
-def pause(request: LimitRequest, pause_ms: int, by: str) -> Steps[None]:
-    """Have no one admitted for so long; 0 ends a pause, and serves the queue."""
-    yield from change(lambda: request.pause(pause_ms, by))
+def pause(request: LimitRequest, pause_ms: int, by: str, reason: str | None) -> Steps[float]:
+    """Have no one admitted for so long. Return for how many seconds no one is: longer where a longer pause goes on."""
+    why = f"{pause_ms / 1000:.3f}" if reason is None else reason
+    left_us, _ = yield from change(lambda: request.pause(pause_ms, by, why))
+    return float(left_us) / 1e6
+
+
+def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int = 0) -> Steps[Resumed]:
+    """End a pause, with ``shown_us`` only the one that ends at that time, and serve the queue."""
+    answer: Answer = yield request.pause(0, by, reason or "", shown_us)
+    tag, left_us, *more = answer.fields
+    if tag == b"changed" and not answer.again:
+        return "changed"
+    if more and more[0]:
+        yield from change(lambda: request.pause(0, by, reason or ""))
+    return "resumed" if left_us or answer.again else "not paused"
 
 
 def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
@@ -248,7 +266,8 @@ def read_status(
         used, reset_us = windows.get(per_ms, (0, 0))
         found.append(RateStatus(limit, per_ms / 1000, used, max(0, limit - used), reset_us / 1e6))
     longest = max(0, now_us - first_us) / 1e6 if first_us else None
-    return LimiterStatus(tuple(found), waiting, paused_us / 1e6, last_action(noted), longest)
+    paused_until = moment(now_us + paused_us) if paused_us else None
+    return LimiterStatus(tuple(found), waiting, paused_us / 1e6, last_action(noted), longest, paused_until)
 
 
 def _wait(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from redis.exceptions import RedisError
@@ -15,14 +15,28 @@ from handfast._engine.keys import KeySet, read_shown, shown_name
 from handfast._engine.moments import microseconds
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
-from handfast._protocol import admin, latching, once
+from handfast._protocol import admin, latching, limiting, once
 from handfast.errors import HandfastError
+from handfast.events import Operated
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
-    from handfast.records import LatchStatus
+    from handfast.records import Hold, LatchStatus, LimiterStatus
 
-__all__ = ["ACTS", "ANY_RATE", "MAX_PAUSE_S", "Act", "Done", "Named", "acting_as", "latch_version", "note_failure"]
+__all__ = [
+    "ACTS",
+    "ANY_RATE",
+    "MAX_PAUSE_S",
+    "ROUNDED_S",
+    "Act",
+    "Done",
+    "Named",
+    "acting_as",
+    "hold_version",
+    "latch_version",
+    "note_failure",
+    "pause_version",
+]
 
 Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
 
@@ -33,6 +47,9 @@ ANY_RATE = "1/s"
 """The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
 
 MAX_PAUSE_S = 366 * 86_400.0
+
+ROUNDED_S = 0.002
+"""How much longer than asked a pause may be, as it is rounded to milliseconds."""
 
 LATCH_VERSION = r"[0-9]{1,6}\.[0-9]{1,16}"
 
@@ -79,24 +96,33 @@ class Named(NamedTuple):
         ttl_ms = milliseconds(seconds, "seconds")
         steps = admin.hold(self._permits(client), ttl_ms, _needed(reason), client._driver.label)  # noqa: SLF001
         client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
-        return self._done(client, "hold", reason)
+        return self._done(client, "hold", reason, duration=seconds)
 
-    def unhold(self, client: Handfast, *, reason: str) -> Done:
-        """End a hold."""
+    def unhold(self, client: Handfast, *, reason: str, version: str = "") -> Done:
+        """End a hold; with a version only the one that has it. Raises ValueError if it is another one by now."""
+        _needed(reason)
+        if version:
+            hold = client._driver.look(admin.status(self._permits(client)), self.shown).hold  # noqa: SLF001 -- as above
+            if hold is not None and hold_version(hold) != version:
+                raise ValueError(f"nothing was done: it is not the hold that was shown; it is now {hold}")
         steps = admin.unhold(self._permits(client), _needed(reason), client._driver.label)  # noqa: SLF001 -- as above
         return self._done(client, "unhold", reason, client._driver.run(steps, self.shown))  # noqa: SLF001 -- as above
 
     def pause(self, client: Handfast, *, seconds: float, reason: str) -> Done:
-        """Admit no one to a limiter for so long."""
-        _needed(reason)
-        self._limiter(client).pause(seconds, at_most=MAX_PAUSE_S)
-        return self._done(client, "pause", reason)
+        """Admit no one to a limiter for so long. Raises ValueError, with the pause in force, if a longer one goes on."""
+        left = self._limiter(client).pause(seconds, at_most=MAX_PAUSE_S, reason=_needed(reason))
+        if left > seconds + ROUNDED_S:
+            raise ValueError(f"nothing was done: it is paused for {left:,.0f} s already")
+        return self._done(client, "pause", reason, duration=seconds)
 
-    def resume(self, client: Handfast, *, reason: str) -> Done:
-        """End a pause."""
-        _needed(reason)
-        self._limiter(client).resume()
-        return self._done(client, "resume", reason)
+    def resume(self, client: Handfast, *, reason: str, version: str = "") -> Done:
+        """End a pause; with a version only the one that has it. Raises ValueError if it is another one by now."""
+        limiter, shown_us = self._limiter(client), int(version or 0)
+        steps = limiting.resume(limiter._request, client._driver.label, _needed(reason), shown_us)  # noqa: SLF001 -- as above
+        done = client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
+        if done == "changed" and (status := limiter.status()).paused_for:
+            raise ValueError(f"nothing was done: it is not the pause that was shown; it is now {_paused(status)}")
+        return self._done(client, "resume", reason, done == "resumed")
 
     def version(self, client: Handfast) -> str:
         """Return what tells the record of a key of `once`, or the parts of a latch, from others; empty if there are none."""
@@ -126,7 +152,9 @@ class Named(NamedTuple):
     def state(self, client: Handfast) -> str:
         """Return what there is of a key of `once`, or of a latch, for people."""
         status = self._recorded(client).status()
-        return str(replace(status, left=None) if self.kind == "latch" else status)  # how many parts it has is not known
+        return str(
+            dataclasses.replace(status, left=None) if self.kind == "latch" else status
+        )  # how many parts it has is not known
 
     def _recorded(self, client: Handfast) -> Any:
         """Return the `Once` or the `Latch`."""
@@ -148,6 +176,21 @@ class Named(NamedTuple):
         return Done(int(done), note_failure(client, what, self.shown, kind=self.kind, reason=reason, **fields))
 
 
+def hold_version(hold: Hold) -> str:
+    """Return what tells a hold from others."""
+    return str(microseconds(hold.until))
+
+
+def pause_version(status: LimiterStatus) -> str:
+    """Return what tells a pause from others; empty without one."""
+    return str(microseconds(status.paused_until)) if status.paused_until else ""
+
+
+def _paused(status: LimiterStatus) -> str:
+    by = f" by {status.last.by}" if status.last is not None and status.last.what == "pause" else ""
+    return f"paused for {status.paused_for:,.0f} s{by}"
+
+
 def latch_version(status: LatchStatus) -> str:
     """Return what tells the parts of a latch from those of another moment; empty without parts."""
     return f"{status.number}.{microseconds(status.changed_at)}" if status.changed_at else ""
@@ -157,15 +200,21 @@ def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:
     """Write an act into the audit. The act is done by then, so a failure is a text to show; empty if there is none."""
     try:
         client.note(what, name, **fields)
-    except (HandfastError, RedisError, OSError) as error:
+    except (HandfastError, RedisError, OSError, ValueError) as error:  # ValueError: the name with its parts is too long
         return f"not written into the audit: {error}"
     return ""
 
 
 @contextlib.contextmanager
 def acting_as(client: Handfast, label: str) -> Iterator[Handfast]:
-    """Lend a client of the same server and namespace with another label, which is what others see of its acts."""
+    """Lend a client of the same server and namespace with another label, which is what others see of its acts.
+
+    Functions that listen to ``client`` hear of them.
+    """
     other = type(client)(client._server, namespace=client._namespace, label=label, retry_for=0)  # noqa: SLF001 -- ours
+    if (dispatcher := client._driver.events.dispatcher) is not None:  # noqa: SLF001 -- as above
+        fields = [field.name for field in dataclasses.fields(Operated) if field.name != "at"]
+        other.on(lambda event: dispatcher.operated(**{name: getattr(event, name) for name in fields}), Operated)
     with other:
         yield other
 

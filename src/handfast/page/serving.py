@@ -68,15 +68,22 @@ class Doing(NamedTuple):
     """The kinds of names that it is for."""
     needs: Literal["fence", "seconds", "version", ""] = ""
     """What it needs beside a reason."""
+    has_version: bool = False
+    """Whether it may say which version was shown: then another one stays as it is."""
 
+
+VERSIONS = {"once": r"[0-9a-f]{40}|[0-9]{1,6}\.[0-9]{1,16}", "lock": r"[0-9]{1,16}", "limiter": r"[0-9]{1,16}"}
+"""By the first kind of an act, how a version looks."""
 
 DOINGS = {
     "release": Doing("release", "taken", "Nothing was taken: who was shown has released it.", tuple(LIMITS), "fence"),
     "hold": Doing("hold", "on hold", "", get_args(HeldKind), "seconds"),
-    "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind)),
+    "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind), has_version=True),
     "pause": Doing("pause", "paused", "", ("limiter",), "seconds"),
-    "resume": Doing("pause", "paused no more", "", ("limiter",)),
-    "forget": Doing("forget", "forgotten: the next one does it again", "", ("once", "latch"), "version"),
+    "resume": Doing("pause", "paused no more", "It was not paused.", ("limiter",), has_version=True),
+    "forget": Doing(
+        "forget", "forgotten: the next one does it again", "", ("once", "latch"), "version", has_version=True
+    ),
 }
 """By the last part of their paths, which are the names of the methods."""
 
@@ -210,8 +217,8 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("A reason is needed: it is what others will read.")
     given: dict[str, Any] = {"reason": reason.strip()}
-    if doing.needs == "version":
-        given["version"] = _version(body)
+    if doing.has_version:
+        given["version"] = _version(body, doing)
     elif doing.needs:
         most, value = (MAX_FENCE, MAX_PAUSE_S)[doing.needs == "seconds"], body.get(doing.needs)
         if isinstance(value, bool) or not isinstance(value, int if doing.needs == "fence" else int | float):
@@ -222,9 +229,11 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     return Asked(Named.of(*key), given)
 
 
-def _version(body: Mapping[str, Any]) -> str:
-    """Return which record was shown. Raises ValueError."""
+def _version(body: Mapping[str, Any], doing: Doing) -> str:
+    """Return which record, hold or pause was shown; empty if that is not said. Raises ValueError."""
     version = body.get("version")
-    if not isinstance(version, str) or not re.fullmatch(r"[0-9a-f.]{1,40}", version):
+    if version is None and not doing.needs:
+        return ""
+    if not isinstance(version, str) or not re.fullmatch(VERSIONS[doing.kinds[0]], version):
         raise ValueError("The version that the page has shown is needed: load the page again.")
     return version

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from handfast._watch.acts import latch_version
+from handfast._watch.acts import hold_version, latch_version, pause_version
 from handfast._watch.held import SILENT_S
 from handfast._watch.live import Row
 from handfast._watch.problems import Label, Moment, Part, Problem
@@ -41,6 +41,12 @@ LISTED_MOMENTS = {"queue": 0, "rates": 3}
 
 STEADY_S = 0.5
 """Two moments that differ by less are the same: each is a difference of two clocks, with a round trip in between."""
+
+AUDITED = (
+    *("id", "what", "kind", "name", "by", "why"),
+    *("count", "fence", "rates", "permits", "duration", "now"),
+)
+"""The fields of an entry of the audit, but for its time."""
 
 READER, SILENT = 1, 2
 """Flags of a waiter in a picture."""
@@ -113,6 +119,7 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
         # A counter that moves with each grant is of use where it is looked at: at a name that others wait for.
         "grants": status.grants if status.waiting or row.rate else 0,
         "hold": status.hold and {"by": status.hold.by, "why": status.hold.reason},
+        "hold_id": status.hold and hold_version(status.hold),
         "lifts": status.hold and moment(row.at + status.hold.remaining),
     }
 
@@ -125,14 +132,16 @@ def _permits_held(status: LockStatus) -> int:
 
 
 def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:
-    paused_by = status.last.by if status.paused_for and status.last is not None and status.last.what == "pause" else ""
+    paused = status.last if status.paused_for and status.last is not None and status.last.what == "pause" else None
     return {
         "rates": [
             [rate.per, rate.limit, rate.used, moment(row.at + rate.reset_after) if rate.used else 0]
             for rate in status.rates
         ],
         "until": moment(row.at + status.paused_for) if status.paused_for else None,
-        "by": paused_by,
+        "by": "" if paused is None else paused.by,
+        "why": "" if paused is None else paused.why,
+        "pause_id": pause_version(status),
     }
 
 
@@ -238,7 +247,7 @@ def finding(found: ServerFinding) -> dict[str, str]:
 
 def audited(entry: AuditEntry) -> dict[str, Any]:
     """Return an entry of the audit."""
-    found = {name: getattr(entry, name) for name in ("id", "what", "kind", "name", "by", "why", "count", "fence")}
+    found = {name: getattr(entry, name) for name in AUDITED}
     return found | {"at": round(entry.at.timestamp())}
 
 

@@ -31,6 +31,38 @@ async def test_what_is_noted_is_found_in_the_order_of_time(here, there):
     assert (second.name, second.why, second.count, second.fence) == ("größe\n", "\N{SNOWMAN}", None, None)
 
 
+async def test_an_entry_has_the_values_that_were_set(here):
+    seen = []
+    here.on(seen.append, Operated)
+    given = [
+        {"what": "resize", "kind": "limiter", "rates": "5/s; 9/h"},
+        {"what": "resize", "kind": "limiter", "rates": ""},
+        {"what": "resize", "kind": "semaphore", "permits": 8},
+        {"what": "hold", "kind": "lock", "duration": timedelta(hours=3), "now": True},
+        {"what": "pause", "kind": "limiter", "duration": 1.5},
+    ]
+    for fields in given:
+        await here.note(name="a", reason="trial", **fields)
+    entries = await here.audit()
+    assert [(one.rates, one.permits, one.duration, one.now) for one in entries] == [
+        ("5/s; 9/h", None, None, False),
+        ("", None, None, False),
+        (None, 8, None, False),
+        (None, None, 10_800.0, True),
+        (None, None, 1.5, False),
+    ]
+    assert [(one.rates, one.permits, one.duration, one.now) for one in seen] == [
+        (one.rates, one.permits, one.duration, one.now) for one in entries
+    ]
+    assert [str(one).partition("UTC: ")[2].partition(" by ")[0] for one in entries] == [
+        "resize limiter 'a' to 5/s; 9/h",
+        "resize limiter 'a' to the rates of each client",
+        "resize semaphore 'a' to 8 permits",
+        "hold lock 'a' for 10,800 s now",
+        "pause limiter 'a' for 1.5 s",
+    ]
+
+
 async def test_what_is_noted_is_an_event_of_this_client(here, there):
     seen, others = [], []
     here.on(seen.append, Operated)

@@ -175,6 +175,54 @@ def test_waiters_get_in_after_a_reset_though_the_operator_does_not_know_their_ra
     assert not waiting.is_alive()
 
 
+def test_a_pause_or_resume_that_does_nothing_says_so(call, hf):
+    limiter = hf.limiter("x", "3/min")
+    nothing = call(limits.resume, "x", "--reason", "r")
+    assert (nothing.exit_code, nothing.stderr) == (1, "handfast: limiter 'x' is not paused\n")
+    call(limits.pause, "x", "--for", "1h", "--reason", "first")
+    shorter = call(limits.pause, "x", "--for", "1m", "--reason", "second")
+    assert shorter.exit_code == 0
+    assert re.fullmatch(r"limiter 'x' is paused for (59m59s|1h00m) already: nothing was done\n", shorter.stdout)
+    assert limiter.status().last.why == "first"
+    call(limits.resume, "x", "--reason", "well again")
+    assert call(limits.resume, "x", "--reason", "again").exit_code == 1
+    assert (limiter.status().last.what, limiter.status().last.why) == ("resume", "well again")
+    assert acts(call) == [("pause", "limiter", "x", "first"), ("resume", "limiter", "x", "well again")]
+
+
+def test_the_audit_has_what_was_set(call, hf):
+    for words in (
+        (limits.resize, "x", "1/s; 9/h"),
+        (limits.resize, "x", "none"),
+        (limits.resize, "s", "7"),
+        (limits.pause, "x", "--for", "90m"),
+        (hold.hold, "a", "--for", "3h"),
+        (hold.hold, "b", "--for", "3h", "--now"),
+    ):
+        assert call(words[0], *words[1:], "--reason", "r", "--label", "ann").exit_code == 0
+    assert [line.partition("  ")[2] for line in call(audit.command).stdout.splitlines()] == [
+        "resize  limiter 'x' to 1/s; 9/h by ann: r",
+        "resize  limiter 'x' to the rates of each client by ann: r",
+        "resize  semaphore 's' to 7 permits by ann: r",
+        "pause   limiter 'x' for 1h30m by ann: r",
+        "hold    lock 'a' for 3h00m by ann: r",
+        "hold    lock 'b' for 3h00m, now by ann: r",
+    ]
+    values = [(one["rates"], one["permits"], one["duration"], one["now"]) for one in entries(call)]
+    assert values[3:] == [(None, None, 5400.0, False), (None, None, 10800.0, False), (None, None, 10800.0, True)]
+
+
+def test_show_has_the_reason_of_the_last_change_of_a_limiter(call, hf):
+    for words, why in (
+        ((limits.resize, "x", "3/min"), "3/min: r"),
+        ((limits.pause, "x", "--for", "10m"), "r"),
+        ((limits.resume, "x"), "r"),
+    ):
+        assert call(words[0], *words[1:], "--reason", "r").exit_code == 0
+        last = json.loads(call(show.command, "x", "--kind", "limiter", "--json").stdout)["last"]
+        assert last["why"] == why
+
+
 def test_a_semaphore_is_resized(call, hf):
     assert call(limits.resize, "gpu", "8", "--reason", "a new machine").stdout == "semaphore 'gpu' has 8 permits\n"
     assert hf.semaphore("gpu", 1).status().limit == 8

@@ -63,7 +63,7 @@ def test_no_script_of_a_limiter_touches_another_key(limits, server, raw, listeni
     assert a.acquire("w2", 2)[0] == "queued"
     assert a.queue() == ["w2"]
     assert a.settle("w1", 2, 1) == a.settle("w1", 1, 0) == a.cancel("w2", 2) == ["settled", 0]
-    assert a.pause(5) == a.pause(0) == ["paused", 0]
+    assert a.pause(5) == a.pause(0) == ["paused", 5000, 0]
     assert a.resize() == a.resize(is_set=False) == ["resized", 0]
     assert a.reset(a.client.now_us) == ["reset", 0]
     assert a.inspect()[0] == 0

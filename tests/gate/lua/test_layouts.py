@@ -36,7 +36,12 @@ CALLS = [
     *(LOCK.resize(2, "me"), LOCK.overtake(TOKEN, 0, "", ""), LOCK.hold(9, -1, "", "")),
     *(SEVERAL.acquire(TOKEN), SEVERAL.release(TOKEN), SEVERAL.renew_for(TOKEN, 1), SEVERAL.cancel(TOKEN)),
     *(ONCE.acquire(TOKEN), ONCE.ending_as("done", b"").release(TOKEN), ONCE.cancel(TOKEN)),
-    *(LIMITER.acquire(TOKEN, 0), LIMITER.settle(TOKEN, 0, copies=False), LIMITER.pause(1, ""), LIMITER.resize("", "")),
+    *(
+        LIMITER.acquire(TOKEN, 0),
+        LIMITER.settle(TOKEN, 0, copies=False),
+        LIMITER.pause(1, "", ""),
+        LIMITER.resize("", ""),
+    ),
     *(LIMITER.call("reset", until_us=1), LIMITER.call("inspect")),
     *(ELECTION.call("watch", TOKEN, wait_ms=0), GROUP.call("watch", TOKEN, wait_ms=0)),
     *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN), DEBOUNCE.call("inspect")),
@@ -74,8 +79,9 @@ def test_a_batch_leaves_the_name_to_the_script_for_one(server, raw, call):
 def test_all_scripts_of_kinds_with_layouts_are_here():
     scripts = {path.stem for path in Path(str(script._LUA)).glob("*.lua")}
     others = {"names_best", "names_rank", "names_unrank", "scores_advance"} | {
-        f"latch_{verb}" for verb in ("done", "inspect", "watch")
+        f"latch_{verb}" for verb in ("done", "inspect", "watch", "forget")
     }  # sorted sets of members have no layouts
     others |= {"election_announce", "group_ring"}  # nor have the history of an election and those who watch
+    others |= {"once_forget"}  # a result of any layout is forgotten
     others |= {f"debounce_{verb}" for verb in ("put", "take", "done")}  # nor have items: a new form has a new key
     assert {call.prefix.name for call in (*CALLS, *BATCHES)} == scripts - others

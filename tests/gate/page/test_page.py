@@ -20,6 +20,7 @@ from starlette.routing import Mount
 from handfast import AsyncHandfast, Handfast, LeaseLost
 from handfast._watch import live, results
 from handfast.cli.page import command, with_token
+from handfast.events import Operated
 from handfast.page import ACTS, Visitor, app, serving, watching
 from tests._support.helpers import eventually, eventually_async
 
@@ -413,6 +414,49 @@ async def test_hold_unhold_pause_resume_and_forget(hf, browse):
     assert [entry.what for entry in hf.audit()] == ["hold", "unhold", "pause", "resume", "forget"]
     for wrong in (0, -1, "60", None, True, 10**9):
         assert (await page.act("hold", kind="lock", name="a", seconds=wrong)).status_code == 422
+
+
+async def test_a_hold_or_a_pause_that_was_not_shown_goes_on(hf, browse):
+    limiter, lock = hf.limiter("mail", "5/min"), hf.lock("a")
+    page = browse()
+    hf.hold("a", 60, reason="first")
+    limiter.pause(60, reason="first")
+    both = [("lock", "a"), ("limiter", "mail")]
+    state = rows(await page.until(lambda state: all(key in rows(state) for key in both)))
+    versions = state[both[0]]["hold_id"], state[both[1]]["pause_id"]
+    assert state[both[1]]["why"] == "first"
+    hf.hold("a", 70, reason="second")
+    limiter.pause(70, reason="second")
+    for what, (kind, name), version in zip(("unhold", "resume"), both, versions, strict=True):
+        late = await page.act(what, kind=kind, name=name, version=version)
+        assert (late.status_code, "nothing was done: it is not the " in late.text) == (422, True)
+        assert (await page.act(what, kind=kind, name=name, version="x")).status_code == 422
+    assert lock.status().hold.reason == limiter.status().last.why == "second"
+    longer = await page.act("pause", kind="limiter", name="mail", seconds=5)
+    assert (longer.status_code, "nothing was done: it is paused for" in longer.text) == (422, True)
+    assert not hf.audit()
+    state = await page.until(lambda state: rows(state)[both[0]]["hold_id"] != versions[0])
+    state = rows(await page.until(lambda state: rows(state)[both[1]]["pause_id"] != versions[1]))
+    versions = state[both[0]]["hold_id"], state[both[1]]["pause_id"]
+    for what, (kind, name), version in zip(("unhold", "resume"), both, versions, strict=True):
+        assert (await page.act(what, kind=kind, name=name, version=version)).status_code == 200
+        assert (await page.act(what, kind=kind, name=name, version=version)).status_code == 409
+    assert (lock.status().hold, limiter.status().paused_for) == (None, 0)
+    assert [entry.what for entry in hf.audit()] == ["unhold", "resume"]
+
+
+async def test_listeners_of_the_client_hear_the_acts_of_every_visitor(hf, browse):
+    heard = []
+    stop = hf.on(heard.append, Operated)
+    page = browse(authorize=lambda _: Visitor("ann"))
+    await page.act("hold", kind="lock", name="a", seconds=60)
+    await page.act("pause", kind="limiter", name="mail", seconds=60)
+    stop()
+    await page.act("unhold", kind="lock", name="a")
+    assert [(one.what, one.name, one.by, one.duration) for one in heard] == [
+        ("hold", "a", "ann", 60.0),
+        ("pause", "mail", "ann", 60.0),
+    ]
 
 
 async def test_an_act_that_the_audit_would_refuse_is_not_done(hf, browse):

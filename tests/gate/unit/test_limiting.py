@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from math import inf
 
 import pytest
@@ -240,7 +241,7 @@ def test_a_status_has_each_rate():
     reply = Answer(100.0, [b"state", 5_000_000, 4, 250_000, b"", b"", shown, 3_500_000, doubles(1, 1)])
     _, found = performed(status(request(rates=((10, 1000), (20, 60_000)))), reply)
     rates = RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)
-    assert found == LimiterStatus(rates, 4, 0.25, None, 1.5)
+    assert found == LimiterStatus(rates, 4, 0.25, None, 1.5, datetime(1970, 1, 1, 0, 0, 5, 250_000, UTC))
 
 
 # --- rates that an operator has set

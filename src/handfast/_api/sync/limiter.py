@@ -19,6 +19,7 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.limits import LimitRequest
 from handfast._engine.validate import (
     check_int,
+    check_reason,
     head_start_microseconds,
     milliseconds,
     pause_seconds,
@@ -249,7 +250,7 @@ class Limiter(BlockOnly, Object):
             attempt.request = self._costing(cost)
         return self._admission(attempt, 0, reply_s)
 
-    def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0) -> None:
+    def pause(self, seconds: Duration | str | None, *, at_most: Duration = 3600.0, reason: str | None = None) -> float:
         """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
 
         Waiters keep their places, and a call that would have to wait for longer than its timeout is refused at once. A
@@ -269,11 +270,16 @@ class Limiter(BlockOnly, Object):
                 this machine. One that is missing (None), empty or can't be read pauses for a second.
             at_most: What is taken of ``seconds``, from 0.001 s to 366 days: an hour, since the other side may ask for a
                 day by mistake. What is cut is logged as a WARNING.
+            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8. Without one the seconds are noted.
+
+        Returns:
+            Seconds for which no one is admitted from now on: more than was asked for where a longer pause goes on; 0 where
+            ``seconds`` changes nothing.
 
         Raises:
-            TypeError: ``seconds`` is neither a number, a timedelta, a str nor None, or ``at_most`` neither a number nor a
-                timedelta.
-            ValueError: One of both is out of range.
+            TypeError: ``seconds`` is neither a number, a timedelta, a str nor None, ``at_most`` neither a number nor a
+                timedelta, or ``reason`` no str.
+            ValueError: One of these is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
@@ -288,22 +294,36 @@ class Limiter(BlockOnly, Object):
         most_ms = milliseconds(at_most, "at_most")
         if asked * 1000 > most_ms:
             log.pause_cut(self.name, asked, most_ms / 1000)
-        if asked > 0:
-            pause_ms = max(1, round(min(asked * 1000, most_ms)))
-            self._driver.run(limiting.pause(self._request, pause_ms, self._driver.label), self.name)
+        if reason is not None:
+            check_reason(reason)
+        if asked <= 0:
+            return 0.0
+        pause_ms = max(1, round(min(asked * 1000, most_ms)))
+        return self._driver.run(limiting.pause(self._request, pause_ms, self._driver.label, reason), self.name)
 
-    def resume(self) -> None:
+    def resume(self, *, reason: str | None = None) -> bool:
         """End a `pause` now, and admit the waiters who fit.
 
+        Args:
+            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
+
+        Returns:
+            True if there was a pause.
+
         Raises:
+            TypeError: ``reason`` is no str.
+            ValueError: ``reason`` is out of range.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        self._driver.run(limiting.pause(self._request, 0, self._driver.label), self.name)
+        if reason is not None:
+            check_reason(reason)
+        done = self._driver.run(limiting.resume(self._request, self._driver.label, reason), self.name)
+        return done == "resumed"
 
-    def resize(self, rates: str | Rate | Iterable[str | Rate] | None) -> None:
+    def resize(self, rates: str | Rate | Iterable[str | Rate] | None, *, reason: str | None = None) -> None:
         """Set the rates for all clients, whatever rates they use, from now on.
 
         Waiters keep their places. A rate with the period of one before counts what was admitted within it; another
@@ -313,6 +333,7 @@ class Limiter(BlockOnly, Object):
 
         Args:
             rates: As the client's ``limiter()`` takes them. None restores the rates that the clients use.
+            reason: Why, for `status`, which shows the rates before it: 1 to 1,000 bytes of UTF-8, or None.
 
         Raises:
             TypeError: ``rates`` are no rates.
@@ -325,7 +346,9 @@ class Limiter(BlockOnly, Object):
         from handfast._engine.rates import rates_text, read_rates
 
         set_rates = () if rates is None else read_rates(rates)
-        steps = limiting.resize(self._request.under(set_rates), self._driver.label, rates_text(set_rates))
+        words = [rates_text(set_rates), "" if reason is None else check_reason(reason)]
+        why = ": ".join(filter(None, words))
+        steps = limiting.resize(self._request.under(set_rates), self._driver.label, why)
         self._driver.run(steps, self.name)
 
     def reset(self) -> None:

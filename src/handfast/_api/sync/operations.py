@@ -131,7 +131,18 @@ class Operations:
         return self._driver.run(admin.unhold(self._permits(kind, name), check_reason(reason), self._driver.label), name)
 
     def note(
-        self, what: str, name: str, *, kind: str, reason: str, count: int | None = None, fence: int | None = None
+        self,
+        what: str,
+        name: str,
+        *,
+        kind: str,
+        reason: str,
+        count: int | None = None,
+        fence: int | None = None,
+        rates: str | None = None,
+        permits: int | None = None,
+        duration: Duration | None = None,
+        now: bool = False,
     ) -> None:
         """Write into the audit what an operator has done, after it was done: see `audit`.
 
@@ -149,6 +160,11 @@ class Operations:
             reason: Why: 1 to 1,000 bytes of UTF-8.
             count: How many leases it concerned; None where that says nothing.
             fence: Up to which fence leases were taken; None where none were.
+            rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
+            permits: The limit that was set; None where none was.
+            duration: For how long a name was put on hold or paused, in seconds (a number or a timedelta), from 0.001 s to 366
+                days; None where it was not.
+            now: Whether the holders were asked to end.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -160,12 +176,24 @@ class Operations:
         utf8(what, "what", MAX_REASON_BYTES)
         utf8(kind, "kind", MAX_REASON_BYTES)
         utf8(name, "a name")
-        numbers = {"count": count, "fence": fence}
+        numbers = {"count": count, "fence": fence, "permits": permits}
+        given: dict[str, str | int]
         given = {key: check_int(value, key, MAX_FENCE, least=0) for key, value in numbers.items() if value is not None}
+        if rates:
+            utf8(rates, "rates", MAX_REASON_BYTES)
+        if rates is not None:
+            given["rates"] = rates
+        if duration is not None:
+            given["duration_ms"] = milliseconds(duration, "duration")
+        if now:
+            given["now"] = 1
         fields = {"what": what, "kind": kind, "name": name, "by": self._driver.label, "why": check_reason(reason)}
         self._driver.run(auditing.note(self._namespace, {**fields, **given}), name)
         if (dispatcher := self._driver.events.dispatcher) is not None:
-            dispatcher.operated(**fields, count=count, fence=fence)
+            seconds = None if duration is None else int(given["duration_ms"]) / 1000
+            dispatcher.operated(
+                **fields, count=count, fence=fence, rates=rates, permits=permits, duration=seconds, now=now
+            )
 
     def audit(
         self, *, since: Duration | None = None, after: str | None = None, limit: int = 100

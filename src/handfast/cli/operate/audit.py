@@ -13,7 +13,7 @@ import click
 
 from handfast._drivers.failures import OWN_ERRORS
 from handfast.cli.connect import namespace_option, server_options
-from handfast.cli.durations import parse_duration
+from handfast.cli.durations import parse_duration, span
 from handfast.cli.operate.looking import NOTHING, connected, json_option
 from handfast.cli.program import say
 
@@ -108,6 +108,10 @@ def _entries(client: Handfast, since: float | None, *, follow: bool) -> Iterator
 
 def _line(entry: AuditEntry) -> str:
     leases = "" if entry.count is None else f" ({entry.count:,} lease{'s' * (entry.count != 1)})"
+    rates = "" if entry.rates is None else f" to {entry.rates or 'the rates of each client'}"
+    permits = "" if entry.permits is None else f" to {entry.permits:,} permit{'s' * (entry.permits != 1)}"
+    time = "" if entry.duration is None else f" for {span(entry.duration)}"
+    values = f"{leases}{rates}{permits}{time}{', now' * entry.now}"
     return (
-        f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.what:<8}{entry.kind} {entry.name!r}{leases} by {entry.by}: {entry.why}"
+        f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.what:<8}{entry.kind} {entry.name!r}{values} by {entry.by}: {entry.why}"
     )

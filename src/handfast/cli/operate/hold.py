@@ -65,9 +65,10 @@ def hold(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     with _client(given) as client:
         names = _names(ctx, client, given)
         holds = {}
+        values = {"duration": given["duration"], "now": given["now"]}
         for name in names:  # all of them first: then no one gets in anywhere
             holds[name] = client.hold(name, given["duration"], kind=given["kind"], reason=given["reason"])
-            note(client, "hold", name, kind=given["kind"], reason=given["reason"])
+            note(client, "hold", name, kind=given["kind"], reason=given["reason"], **values)
         if given["now"]:
             _end_holders(client, given["kind"], holds, grace, given["reason"])
         for name, done in holds.items():

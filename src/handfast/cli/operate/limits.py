@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S
+from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S, ROUNDED_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.looking import connected, label_option, named, note, operator, reason_option
+from handfast.cli.operate.looking import NOTHING, connected, label_option, named, note, operator, reason_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
@@ -51,17 +51,25 @@ def pause(**given: Any) -> None:
     Those who wait keep their places. A pause that lasts longer already stays as it is. NAME is as `handfast ls` shows it,
     such as 'login|bob' for a key.
     """
+    seconds = given["duration"]
     with _client(given) as client:
-        _limiter(client, given, ANY_RATE).pause(given["duration"], at_most=MAX_PAUSE_S)
-        _done(client, given, "pause", f"is paused for {span(given['duration'])}")
+        left = _limiter(client, given, ANY_RATE).pause(seconds, at_most=MAX_PAUSE_S, reason=given["reason"])
+        if left > seconds + ROUNDED_S:
+            name = named("limiter", given).shown
+            click.echo(f"limiter {name!r} is paused for {span(left)} already: nothing was done")
+        else:
+            _done(client, given, "pause", f"is paused for {span(seconds)}", duration=seconds)
 
 
-@click.command("resume", epilog=EPILOG)
+@click.command("resume", epilog=EPILOG.replace("  64", "   1  NAME was not paused\n  64"))
 @_options
-def resume(**given: Any) -> None:
+@click.pass_context
+def resume(ctx: click.Context, /, **given: Any) -> None:
     """End a pause of the limiter NAME, and admit those who wait and fit."""
     with _client(given) as client:
-        _limiter(client, given, ANY_RATE).resume()
+        if not _limiter(client, given, ANY_RATE).resume(reason=given["reason"]):
+            click.echo(f"handfast: limiter {named('limiter', given).shown!r} is not paused", err=True)
+            ctx.exit(NOTHING)
         _done(client, given, "resume", "is paused no more")
 
 
@@ -80,12 +88,14 @@ def resize(**given: Any) -> None:
             if given["keys"]:
                 raise click.UsageError("A semaphore has no keys.")
             client.semaphore(given["name"], 1).resize(int(rates))
-            note(client, "resize", given["name"], kind="semaphore", reason=given["reason"])
+            note(client, "resize", given["name"], kind="semaphore", reason=given["reason"], permits=int(rates))
             click.echo(f"semaphore {given['name']!r} has {int(rates):,} permit{'s' * (rates != '1')}")
             return
         everyones = rates == "none"
-        _limiter(client, given, ANY_RATE if everyones else rates).resize(None if everyones else rates)
-        _done(client, given, "resize", "has the rates that its callers bring" if everyones else f"admits {rates}")
+        limiter = _limiter(client, given, ANY_RATE if everyones else rates)
+        limiter.resize(None if everyones else rates, reason=given["reason"])
+        said = "has the rates that its callers bring" if everyones else f"admits {rates}"
+        _done(client, given, "resize", said, rates="" if everyones else rates)
 
 
 @click.command("reset", epilog=EPILOG)
@@ -126,7 +136,7 @@ def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
     return driver.look(limiting.periods(place, slot), place.name)
 
 
-def _done(client: Handfast, given: dict[str, Any], what: str, said: str) -> None:
+def _done(client: Handfast, given: dict[str, Any], what: str, said: str, **values: Any) -> None:
     name = named("limiter", given).shown
-    note(client, what, name, kind="limiter", reason=given["reason"])
+    note(client, what, name, kind="limiter", reason=given["reason"], **values)
     click.echo(f"limiter {name!r} {said}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 from redis.exceptions import RedisError
 
+from handfast._watch.acts import hold_version, pause_version
 from handfast._watch.live import Row
 from handfast.arguments import HeldKind
 from handfast.cli.durations import parse_duration, span
@@ -67,7 +68,7 @@ def _release(row: Row, status: LockStatus) -> Act | str:
 
 def _hold(row: Row, status: LockStatus) -> Act:
     def unhold(client: Handfast, reason: str) -> str:
-        done = row.named.unhold(client, reason=reason)
+        done = row.named.unhold(client, reason=reason, version=hold_version(status.hold) if status.hold else "")
         return done.text("it is on hold no more") if done.taken else "it was not on hold any more"
 
     def hold(client: Handfast, typed: str) -> str:
@@ -81,7 +82,8 @@ def _hold(row: Row, status: LockStatus) -> Act:
 
 def _pause(row: Row, status: LimiterStatus) -> Act:
     def resume(client: Handfast, reason: str) -> str:
-        return row.named.resume(client, reason=reason).text("it is paused no more")
+        done = row.named.resume(client, reason=reason, version=pause_version(status))
+        return done.text("it is paused no more") if done.taken else "it was not paused any more"
 
     def pause(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)

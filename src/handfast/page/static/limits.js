@@ -64,7 +64,8 @@ function fillCard(card, row) {
   const [, tag, pause] = head.children;
   tag.hidden = !row.until;
   if (row.until) {
-    fill(tag, `${row.until} ${row.by}`, () => ["paused for ", timer(row.until), ...(row.by ? [" by ", shown(row.by)] : [])]);
+    fill(tag, `${row.until} ${row.by} ${row.why}`, () => ["paused for ", timer(row.until), ...(row.by ? [" by ", shown(row.by)] : [])]);
+    tag.title = row.why ?? "";
   }
   set(pause, row.until ? "Resume …" : "Pause …");
   pause.disabled = Boolean(obstacle("pause"));

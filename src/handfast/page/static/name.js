@@ -181,7 +181,7 @@ export function ask(what) {
     const numbers = { holding: Math.max(holders.length, row?.holding ?? 0), waiting: row?.waiting ?? 0 };
     act("release", { ...open, ...numbers, holders, waiters, fence: latest(holders) });
   } else if (what === "hold" && !$("act-hold").disabled && !$("act-hold").hidden) {
-    act(row?.hold ? "unhold" : "hold", { ...open, waiting: row?.waiting ?? 0 });
+    act(row?.hold ? "unhold" : "hold", { ...open, hold_id: row?.hold_id, waiting: row?.waiting ?? 0 });
   }
 }
 

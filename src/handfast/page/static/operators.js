@@ -2,7 +2,7 @@
 
 import { $, h, list, nameLink, set } from "./elements.js";
 import { state } from "./state.js";
-import { day, many, shown } from "./words.js";
+import { day, many, shown, span } from "./words.js";
 
 export function paint() {
   const { entries, refused } = state.audit;
@@ -11,10 +11,14 @@ export function paint() {
   if (refused) set($("audit-why"), `The audit is not read: ${refused}`);
   list($("audit-rows"), entries, (entry) => entry.id, (entry) => {
     const taken = entry.count && entry.what === "release" ? ` (${many(entry.count, "lease")})` : "";
+    const rates = entry.rates === null ? "" : ` to ${entry.rates || "the rates of each client"}`;
+    const permits = entry.permits === null ? "" : ` to ${many(entry.permits, "permit")}`;
+    const time = entry.duration === null ? "" : ` for ${span(entry.duration)}`;
+    const values = `${taken}${rates}${permits}${time}${entry.now ? ", now" : ""}`;
     const link = h("a", "link mono", shown(entry.name));
     link.href = entry.kind === "limiter" ? `#/limits/${encodeURIComponent(entry.name)}` : nameLink(entry.kind, entry.name);
     return h("tr", "",
-      h("td", "soft nowrap", day(entry.at)), h("td", "nowrap", shown(entry.what), taken), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
+      h("td", "soft nowrap", day(entry.at)), h("td", "nowrap", shown(entry.what), shown(values)), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
       h("td", "label", shown(entry.by)), h("td", "label", shown(entry.why)));
   });
 }
