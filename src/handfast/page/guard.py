@@ -159,11 +159,13 @@ def refusal(request: Request, act: Act, allowed: Container[str]) -> str:
         return f"This page may not {act}: it was started without that in --allow or allow=."
     if visitor is not None and visitor.allow is not None and act not in visitor.allow:
         return f"{visitor.label} may not {act}."
-    origins = [f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")]
-    if (
-        request.headers.get("origin") not in origins
-        or request.headers.get("sec-fetch-site", "same-origin") != "same-origin"
-    ):
+    host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
+    if origin not in {f"{scheme}://{host}" for scheme in ("http", "https")}:
+        return (
+            f"The request came from another page: its Origin is {origin or 'missing'}, and its Host is {host or 'missing'}. "
+            "A proxy has to pass Host on as the browser sent it, with the port."
+        )
+    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return "The request came from another page."
     token = request.headers.get("x-handfast-token", "")
     if COOKIE not in request.cookies or not hmac.compare_digest(token.encode(), token_of(request).encode()):

@@ -510,6 +510,15 @@ async def test_the_audit_has_the_visitor(hf, other, browse):
     assert (await login.http.get("")).headers["location"] == "/login"
 
 
+@pytest.mark.parametrize("origin", ["https://locks.example.com", "http://localhost:8443"])
+async def test_a_proxy_that_does_not_pass_the_host_is_told_what_differs(hf, browse, origin):
+    refused = await browse().act("hold", kind="lock", name="a", seconds=60, headers={"origin": origin})
+    assert refused.status_code == 403
+    assert f"its Origin is {origin}, and its Host is localhost" in refused.json()["error"]
+    assert "has to pass Host on" in refused.json()["error"]
+    assert hf.lock("a").status().hold is None
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8631", "10.0.0.1", "localhost.evil.example", ""])
 async def test_another_host_is_refused(browse, host):
     for path in ("", "main.js", "api/looks", "api/me"):
