@@ -14,7 +14,9 @@ from handfast.errors import LeaseLost, ServerRefused
 
 __all__ = ["DetachedLease", "adopt"]
 
-TEXT = re.compile(r"(lock|semaphore|rwlock)\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9]{1,10})\.([01])(?:\.([0-9]{1,11}))?")
+TEXT = re.compile(
+    r"(lock|semaphore|rwlock|election)\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9]{1,10})\.([01])(?:\.([0-9]{1,11}))?"
+)
 
 NOT_THERE = "the server has no lease of this name with this token: it has ended, or the token is of another name"
 
@@ -46,7 +48,7 @@ class DetachedLease(NamedTuple):
         kind, token, fence, weight, copies, at_least = found.groups()
         if kind != request.place.kind:
             raise ValueError(
-                f"the token is of a lease of a {kind}, and {request.name!r} is a {request.place.kind} here"
+                f"the token is of the kind {kind}, and {request.name!r} is of the kind {request.place.kind} here"
             )
         return cls(kind, token.encode(), int(fence), int(weight), copies == "1", int(at_least or 0))
 

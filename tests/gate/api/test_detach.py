@@ -22,6 +22,7 @@ KINDS = {
     "semaphore": lambda client, **options: client.semaphore("a", 3, **options),
     "read": lambda client, **options: client.rwlock("a", **options).read(),
     "write": lambda client, **options: client.rwlock("a", **options).write(),
+    "election": lambda client, **options: client.election("a", **options),
 }
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -225,10 +226,28 @@ async def test_what_is_no_token_is_refused(here, raw, text):
         await here.lock("a").adopt(b"x")
 
 
+async def test_an_adopted_term_goes_on_for_those_who_observe(here, there, raw):
+    election = here.election("a", value="web-1")
+    term = await election.acquire()
+    token = await term.detach()
+    assert (await election.leader()).fence == term.fence
+    async with there.election("a").adopt(token) as adopted:
+        leader = await election.leader()
+        assert (adopted.fence, leader.fence, leader.value, leader.label) == (
+            *(term.fence, term.fence),
+            *("web-1", there._driver.label),
+        )
+        await eventually_async(election.history)
+        assert [(one.fence, one.ended) for one in await election.history()] == [(term.fence, None)]
+    assert await election.leader() is None
+    with pytest.raises(ValueError, match="the token is of the kind election, and 'a' is of the kind lock here"):
+        await there.lock("a").adopt(token)
+
+
 async def test_a_token_of_another_kind_or_name_is_refused(here, there, raw):
     lease = await here.lock("a").acquire()
     token = await lease.detach()
-    with pytest.raises(ValueError, match="the token is of a lease of a lock, and 'a' is a semaphore here"):
+    with pytest.raises(ValueError, match="the token is of the kind lock, and 'a' is of the kind semaphore here"):
         await there.semaphore("a", 1).adopt(token)
     with pytest.raises(LeaseLost):
         await there.lock("b").adopt(token)

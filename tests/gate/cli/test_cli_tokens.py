@@ -7,12 +7,14 @@ from click.testing import CliRunner
 
 from handfast.cli.operate.extend import command as extend
 from handfast.cli.operate.release import command as release
+from tests._support.helpers import eventually
 
 KINDS = {
     "lock": lambda client: client.lock("a"),
     "semaphore": lambda client: client.semaphore("a", 2),
     "read": lambda client: client.rwlock("a").read(),
     "write": lambda client: client.rwlock("a").write(),
+    "election": lambda client: client.election("a"),
 }
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -48,6 +50,22 @@ def test_a_detached_lease_is_extended_and_released(call, hf, kind):
         words = ["--ttl", "1s"] if command is extend else []
         over = call(command, "a", "--token", token, *words)
         assert (over.exit_code, over.output) == (1, "handfast: the lease of 'a' has ended\n")
+
+
+@pytest.mark.parametrize("how", ["detach", "token"])
+def test_a_term_is_extended_and_released_by_its_token_and_noted_once(call, hf, how):
+    election = hf.election("a", value="web-1")
+    term = election.acquire()
+    token = term.detach() if how == "detach" else term.token
+    assert call(extend, "a", "--token", token, "--kind", "election", "--ttl", "10m").exit_code == 0
+    assert election.leader().remaining > 500
+    eventually(election.history)
+    assert [(one.fence, one.ended) for one in election.history()] == [(term.fence, None)]
+    assert call(extend, "a", "--token", "0" * 32, "--kind", "election", "--ttl", "20m").exit_code == 1
+    assert call(release, "a", "--token", token, "--kind", "election").exit_code == 0
+    assert election.leader() is None
+    eventually(lambda: election.history()[0].ended)
+    assert [one.fence for one in election.history()] == [term.fence]
 
 
 @pytest.mark.parametrize("how", ["detach", "token"])

@@ -184,7 +184,7 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         released it, the other one's is lost at its next renewal.
 
         Args:
-            token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore or a read-write lock.
+            token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore, a read-write lock or an election.
             label: How `status` shows the lease; 1 to 200 bytes of UTF-8. None takes the label of this client. The empty
                 text keeps the label of the client that acquired the lease, which a `force_release` then reaches first.
 

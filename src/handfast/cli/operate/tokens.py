@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast._engine.calls import PermitRequest
 from handfast.arguments import Kind
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: flo
     from handfast import LeaseLost
 
     if found := re.fullmatch(r"([0-9a-f]{32})(\.[0-9]+)?", token):
-        token = f"{kind or 'lock'}.{found[1]}.0.1.0{found[2] or ''}"
+        leader = client.election(name).leader() if kind == "election" else None
+        fence = leader.fence if leader else 0  # observers are told of it
+        token = f"{kind or 'lock'}.{found[1]}.{fence}.1.0{found[2] or ''}"
     its_kind = kind or token.partition(".")[0]
     if its_kind == "once":
         raise ValueError(
@@ -57,6 +60,9 @@ def primitive(client: Handfast, kind: str, name: str, **options: Any) -> Any:
         case "rwlock":
             return client.rwlock(name, **options).read()
         case "election":
-            return client.election(name, **options)
+            election = client.election(name, ttl=options["ttl"])
+            request = election._request  # noqa: SLF001 -- elections have no option for a term that is not renewed
+            permits = PermitRequest(request.place, request.options._replace(renew=options["renew"]))
+            return type(election)(client._driver, permits, "raise")  # noqa: SLF001 -- as above
         case _:
             return client.lock(name, **options)
