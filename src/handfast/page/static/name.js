@@ -8,6 +8,7 @@ import { now, state } from "./state.js";
 import { brief, count, day, many, shown, span } from "./words.js";
 
 const HELD_KINDS = ["lock", "semaphore", "rwlock", "election", "once"]; // those that can be put on hold
+const UNHELD_KINDS = ["limiter", "debounce", "latch"]; // those without leases
 const SPARK = [338, 56];
 
 export function enter() {
@@ -156,23 +157,28 @@ function releaseObstacle(row, holders) {
 }
 
 function paintActs(open, row, holders) {
-  const [release, hold] = [$("act-release"), $("act-hold")];
-  const canHold = HELD_KINDS.includes(open.kind);
+  const [release, hold, forget] = [$("act-release"), $("act-hold"), $("act-forget")];
+  const [hasLeases, canHold, canForget] = [!UNHELD_KINDS.includes(open.kind), HELD_KINDS.includes(open.kind), open.kind === "latch"];
   const [noRelease, noHold] = [releaseObstacle(row, holders), obstacle("hold")];
+  const noForget = obstacle("forget") || (state.details?.version ? "" : "No part is done.");
   release.disabled = Boolean(noRelease);
   hold.disabled = Boolean(noHold);
+  forget.disabled = Boolean(noForget);
+  release.hidden = !hasLeases;
   hold.hidden = !canHold;
+  forget.hidden = !canForget;
   set(hold, row?.hold ? "End the hold …" : "Put on hold …");
-  const why = [...new Set([noRelease, canHold ? noHold : ""])].filter(Boolean);
-  set($("act-note"), why.length ? why.join(" ") : "Each asks for a reason first.");
+  const why = [...new Set([hasLeases ? noRelease : "", canHold ? noHold : "", canForget ? noForget : ""])].filter(Boolean);
+  const isIdle = !hasLeases && !canForget;
+  set($("act-note"), isIdle ? "Nothing can be done here." : why.length ? why.join(" ") : "Each asks for a reason first.");
   const isReleasable = holders.length > 0 && latest(holders) > 0;
   set($("act-shell-head"), isReleasable ? "The same in a shell:" : "In a shell:");
-  const text = isReleasable ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
+  const text = canForget && !noForget ? command("forget", open) : isReleasable ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
   if ($("act-shell").firstChild) setShell($("act-shell").firstChild, text);
   else $("act-shell").append(shell(text));
 }
 
-/** Ask for a release, or for a hold or its end. */
+/** Ask for a release, for a hold or its end, or to forget. */
 export function ask(what) {
   const { open, details } = state;
   const row = state.rows.get(`${open.kind}/${open.name}`);
@@ -182,6 +188,8 @@ export function ask(what) {
     act("release", { ...open, ...numbers, holders, waiters, fence: latest(holders) });
   } else if (what === "hold" && !$("act-hold").disabled && !$("act-hold").hidden) {
     act(row?.hold ? "unhold" : "hold", { ...open, hold_id: row?.hold_id, waiting: row?.waiting ?? 0 });
+  } else if (what === "forget" && !$("act-forget").disabled && !$("act-forget").hidden) {
+    act("forget", { ...open, version: details.version });
   }
 }
 
@@ -207,4 +215,5 @@ function paintPast(open, last) {
 export function listen() {
   $("act-release").onclick = () => ask("release");
   $("act-hold").onclick = () => ask("hold");
+  $("act-forget").onclick = () => ask("forget");
 }
