@@ -511,7 +511,7 @@ async def test_the_audit_has_the_visitor(hf, other, browse):
 
 
 @pytest.mark.parametrize("origin", ["https://locks.example.com", "http://localhost:8443"])
-async def test_a_proxy_that_does_not_pass_the_host_is_told_what_differs(hf, browse, origin):
+async def test_an_act_whose_host_and_origin_differ_is_refused_with_both(hf, browse, origin):
     refused = await browse().act("hold", kind="lock", name="a", seconds=60, headers={"origin": origin})
     assert refused.status_code == 403
     assert f"its Origin is {origin}, and its Host is localhost" in refused.json()["error"]

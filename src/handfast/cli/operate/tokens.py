@@ -38,7 +38,7 @@ def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: flo
 
     if found := re.fullmatch(r"([0-9a-f]{32})(\.[0-9]+)?", token):
         leader = client.election(name).leader() if kind == "election" else None
-        fence = leader.fence if leader else 0  # observers are told of it
+        fence = leader.fence if leader else 0  # the announcement to observers has it
         token = f"{kind or 'lock'}.{found[1]}.{fence}.1.0{found[2] or ''}"
     its_kind = kind or token.partition(".")[0]
     if its_kind == "once":
