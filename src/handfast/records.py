@@ -163,7 +163,8 @@ class LockStatus:
         holding: Number of all leases.
         waiting: Length of the whole queue.
         limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
-        free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
+        free: Permits that a request could have now: those that are not held, and 0 with a hold, or if the server has evicted
+            the keys that would tell.
         grants: How many grants the server remembers. Like `waited`, it starts at 0 again when the name was idle for an
             hour, or when the server has lost its keys.
         waited: How long those who were granted had waited for it, in seconds, all together.
@@ -171,6 +172,7 @@ class LockStatus:
         granted_ago: Seconds since the latest grant; None if the server remembers none. An idle name is remembered for an
             hour.
         hold: An operator's hold; None without one. It is none of the holders.
+        held: Permits that the holders have, at most `limit`; `limit` if the server has evicted the keys that would tell.
     """
 
     holders: tuple[Holder, ...]
@@ -185,6 +187,7 @@ class LockStatus:
     last: OperatorAction | None
     granted_ago: float | None = None
     hold: Hold | None = None
+    held: int = 0
 
     def __str__(self) -> str:
         """Return a line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``.
@@ -195,7 +198,7 @@ class LockStatus:
         names = [f"{one.label} for {one.held_for:.1f} s" for one in first]
         names += [f"{self.holding - len(first):,} more"] * (self.holding > len(first))
         if 1 < self.limit < MAX_PERMITS:
-            held = f"{self.limit - self.free:,} of {self.limit:,} permits held{', by ' * bool(names)}"
+            held = f"{self.held:,} of {self.limit:,} permits held{', by ' * bool(names)}"
         else:
             held = "held by " if names else "not held"
         on_hold = "" if self.hold is None else f"; {self.hold}"

@@ -95,11 +95,12 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         silent_for = max(0.0, WAIT_MS / 1000 - (record.mark - now_us) / 1e6) if record.mark else 0.0
         common = owner, is_all, record.value, ahead, silent_for
         waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, *common))
-    free = 0 if used < 0 or on_hold is not None else max(0, limit - used)
+    held_now = limit if used < 0 else min(limit, used)
+    free = 0 if on_hold is not None else limit - held_now
     waited, last = waited_us / 1e6, last_action(noted)
     ago = max(0, now_us - fence) / 1e6 if fence else None
     rows = tuple(holders), tuple(waiters)
-    return LockStatus(*rows, fence, holding, waiting, limit, free, grants, waited, last, ago, on_hold)
+    return LockStatus(*rows, fence, holding, waiting, limit, free, grants, waited, last, ago, on_hold, held_now)
 
 
 def _hold(record: Record, now_us: int) -> Hold:

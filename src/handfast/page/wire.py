@@ -98,7 +98,7 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
     return {
         "holding": status.holding,
         "limit": limit,
-        "out": limit and _permits_held(status),
+        "out": limit and status.held,
         "since": moment(row.held_since) if status.fence else None,
         "ends": None if soonest is None else moment(row.at + soonest.remaining),
         "ttl": None if soonest is None else soonest.ttl,
@@ -122,13 +122,6 @@ def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
         "hold_id": status.hold and hold_version(status.hold),
         "lifts": status.hold and moment(row.at + status.hold.remaining),
     }
-
-
-def _permits_held(status: LockStatus) -> int:
-    """Return how many permits are held: with a hold, none is free, but those of the holders count."""
-    if status.hold is not None and status.holding == len(status.holders):
-        return sum(holder.weight for holder in status.holders)
-    return max(0, status.limit - status.free)
 
 
 def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:

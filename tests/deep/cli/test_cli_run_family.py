@@ -214,7 +214,9 @@ def status_of(*holders, waiters=(), limit=1):
     )
     queue = tuple(Waiter("", weight, 0, since, label, weight >= limit, "", False) for label, weight, since in waiters)
     out = sum(weight for _, weight, _ in holders)
-    return LockStatus(held, queue, 1, len(held), len(queue), limit, max(0, limit - out), 1, 0.0, None)
+    return LockStatus(
+        held, queue, 1, len(held), len(queue), limit, max(0, limit - out), 1, 0.0, None, held=min(limit, out)
+    )
 
 
 ALL = 1_000_000_000

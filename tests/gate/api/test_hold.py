@@ -42,7 +42,8 @@ async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, kind)
             waiter = tasks.create_task(take(made(there)))
             await until_queued(made(there))
         status = await made(here).status()
-        assert (status.holding, status.holders, status.waiting, status.free) == (0, (), 1, 0)
+        assert (status.holding, status.holders, status.waiting) == (0, (), 1)
+        assert (status.free, status.held, await made(here).locked()) == (0, 0, True)
         assert status.hold.by == there._driver.label
         assert str(status).endswith("UTC by " + there._driver.label + ": DB migration")
         assert await here.unhold("a", kind=kind)
@@ -71,6 +72,22 @@ async def test_a_key_of_once_is_not_run_meanwhile_and_an_old_result_counts(api, 
     await there.hold("job|8", SOON_S, kind="once", reason="a migration")
     assert await other.run(api.function(lambda: "three")) == "three"
     assert ran == [1]
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "rwlock", "election"])
+async def test_a_name_on_hold_is_not_held_and_can_not_be_taken(here, there, kind):
+    made = getattr(here, kind)(*(["a", 3] if kind == "semaphore" else ["a"]))
+    if kind == "semaphore":
+        lease = await made.acquire()
+    await there.hold("a", 60, kind=kind, reason="a migration")
+    if kind == "semaphore":
+        status = await made.status()
+        assert (status.held, status.free) == (1, 0)
+        assert str(status).startswith("1 of 3 permits held, by ")
+        await lease.release()
+    status = await made.status()
+    assert (status.held, status.free, await made.locked()) == (0, 0, True)
+    assert str(status).startswith("0 of 3 permits held" if kind == "semaphore" else "not held")
 
 
 async def test_a_second_hold_takes_the_place_of_the_first(here, there):

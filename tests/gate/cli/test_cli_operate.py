@@ -328,7 +328,7 @@ def test_tables_fit_80_columns(found):
     for name, label, weight in found:
         queue = (Waiter("12345678", weight, 0, 1e6, label, False, "o", False),)
         held = (holder(label, weight), holder("x", weight))
-        status = LockStatus(held, queue, 1, 1000, 100_000, 100_000, 5, 10**9, 1.0, None)
+        status = LockStatus(held, queue, 1, 1000, 100_000, 100_000, 5, 10**9, 1.0, None, held=99_995)
         rows.append(NameStatus("semaphore", name, status))
         idle = replace(status, holders=(), holding=0, granted_ago=3599.0)
         rows.append(NameStatus("semaphore", name, idle))

@@ -54,7 +54,7 @@ class AsyncInspectable(AsyncRevocable):
     """An object with a name, holders and waiters."""
 
     async def locked(self) -> bool:
-        """Return True if `try_acquire` would fail because of current holders. Takes one round trip.
+        """Return True if `try_acquire` would fail because of current holders or an operator's hold. Takes one round trip.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.

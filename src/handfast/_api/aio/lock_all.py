@@ -79,7 +79,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
         return self._request.names
 
     async def locked(self) -> bool:
-        """Return True if any of the locks is held. Takes one round trip for each name.
+        """Return True if any of the locks is held or on hold. Takes one round trip for each name.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.

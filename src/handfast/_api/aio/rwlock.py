@@ -174,14 +174,15 @@ class AsyncRWLock(AsyncInspectable):
         self._writing = AsyncWriteLock(driver, write, on_lost, entered_by, read)
 
     async def locked(self) -> bool:
-        """Return True if anyone holds it, to read or to write. Takes one round trip.
+        """Return True if anyone holds it, to read or to write, or it is on hold. Takes one round trip.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return bool((await self.status()).holders)
+        status = await self.status()
+        return status.free < status.limit
 
     def read(self) -> AsyncReadLock:
         """Return the read side: shared with other readers. No I/O."""

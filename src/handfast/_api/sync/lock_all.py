@@ -80,7 +80,7 @@ class LockAll(Primitive[LeaseOfAll]):
         return self._request.names
 
     def locked(self) -> bool:
-        """Return True if any of the locks is held. Takes one round trip for each name.
+        """Return True if any of the locks is held or on hold. Takes one round trip for each name.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.

@@ -175,14 +175,15 @@ class RWLock(Inspectable):
         self._writing = WriteLock(driver, write, on_lost, entered_by, read)
 
     def locked(self) -> bool:
-        """Return True if anyone holds it, to read or to write. Takes one round trip.
+        """Return True if anyone holds it, to read or to write, or it is on hold. Takes one round trip.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return bool(self.status().holders)
+        status = self.status()
+        return status.free < status.limit
 
     def read(self) -> ReadLock:
         """Return the read side: shared with other readers. No I/O."""

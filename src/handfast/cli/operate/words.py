@@ -120,7 +120,7 @@ def _held_by(found: HeldName) -> str:
     others = f" +{status.holding - 1}" if status.holding > 1 else ""
     match found.kind:
         case "semaphore":
-            role = f"{status.limit - status.free}/{status.limit} "
+            role = f"{status.held}/{status.limit} "
         case "rwlock":
             role = f"{_plain_role(found, first)} "
         case _:
@@ -138,7 +138,7 @@ def _last_used(status: LockStatus) -> str:
 def _permits(found: HeldName) -> str:
     status = found.status
     if found.kind == "semaphore" and status.limit:
-        return f"{status.limit - status.free:,} of {status.limit:,} permits held"
+        return f"{status.held:,} of {status.limit:,} permits held"
     if found.kind in MANY and not any(one.exclusive for one in status.holders):
         return f"{status.holding:,} {MANY[found.kind]}{'s' * (status.holding != 1)}"
     return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"

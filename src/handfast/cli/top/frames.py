@@ -431,7 +431,7 @@ def _who(row: Row) -> tuple[str, str]:
             others = f" +{status.holding - 1:,}" if status.holding > 1 else ""
             aside = ""
             if row.kind == "semaphore":
-                aside = f"{status.limit - status.free}/{status.limit} "
+                aside = f"{status.held}/{status.limit} "
             elif row.kind == "rwlock":
                 aside = "writer " if first.exclusive else "reader "
             elif first.released:
@@ -448,7 +448,7 @@ def _queue(row: Row, width: int) -> Iterator[Cell]:
         return
     if row.kind == "semaphore" and 1 < status.limit < MAX_PERMITS and width > 2 * MOST_GATES:
         count = min(MOST_GATES, status.limit)
-        out = round((status.limit - status.free) / status.limit * count)
+        out = round(status.held / status.limit * count)
         yield Cell("■" * out + "□" * (count - out) + " ", BLUE)
         width -= count + 1
     room = width if status.waiting <= width else width - 1 - len(f"{status.waiting:,}")
