@@ -23,7 +23,7 @@ COUNTS = {
     "a free semaphore": 6,
     "a permit beside another": 4,
     "a permit beside several": 4,
-    "a renewal beside other holders": 4,
+    "a renewal beside other holders": 5,
     "a lease that is lowered": 4,
     "a release beside other holders": 2,
     "a release by one beside another": 6,

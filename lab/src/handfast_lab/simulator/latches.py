@@ -134,14 +134,16 @@ class LatchWatch(Watch):
             return
         place = command.words[0].rpartition(b":")[0]
         expected, there = set(self._parts[place]), self._look(place)
-        if command.name == b"latch_done" and len(expected) < self._count:
+        if command.name == b"latch_done":
             expected |= {*command.words[command.key_count + 1 :]}
         self._note(place, there)
         if isinstance(frame, ErrorReply):
             if frame.startswith("ERR") and not is_torn(frame):
                 self.find(f"script: {command.name.decode()}: {frame}")
-            elif frame.startswith("OOM") and len(there) >= self._count:
-                self.find(f"invariant 11: {command.name.decode()} of an open latch is refused at maxmemory")
+            elif frame.startswith("OOM") and len(there) >= self._count and expected <= there:
+                self.find(
+                    f"invariant 11: {command.name.decode()} of an open latch without a new part is refused at maxmemory"
+                )
             return
         reply, *numbers = read_reply(frame)
         if there != expected and not self.damage.jumped_forward:

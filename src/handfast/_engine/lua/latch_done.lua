@@ -7,8 +7,8 @@
 -- ALONE done 0 0
 --
 -- A part counts once, however often and by whom it is done. count is the number of parts that the caller expects. New
---   parts beyond these are noted, too, up to 100,000: a client with a larger count may wait for them. ttl_ms is how long the server keeps the parts after the last call. left is
---   the number of parts still to be done.
+--   parts beyond these are noted, too, up to 100,000: a client with a larger count may wait for them. ttl_ms is how long
+--   the server keeps the parts after the last call. left is the number of parts still to be done.
 -- more is how many watchers are left after 100 messages, else 0: send the call again for those that were there at first.
 --
 -- TWICE a part counts once.

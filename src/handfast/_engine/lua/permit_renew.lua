@@ -16,14 +16,13 @@
 -- @include clock
 
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
-local texts, ends, first = {}, {}, math.huge
+local texts, first = {}, math.huge
 for k = 1, #KEYS, 2 do
-  local text, its_record = unpack(redis.call('HMGET', KEYS[k], 's', token))
-  local its_end = 0
+  local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
   if text and #text < HOLDER_AT then
     error('stored in ' .. text) -- as lib/state.lua says
   elseif text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
-    its_end, its_record = struct.unpack('<d', text), text
+    its_end = (struct.unpack('<d', text))
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
     text = its_end < FINISHED and text or false
@@ -31,28 +30,37 @@ for k = 1, #KEYS, 2 do
   if not text or its_end <= now then
     return 'lost '
   end
-  local wanted = its_record and tonumber(string.match(its_record, ' wanted=(%d+)')) or math.huge
-  texts[k], ends[k] = text, math.min(math.max(its_end, now + ttl_ms * 1000), wanted + ASKED_US)
-  first = math.min(first, ends[k])
+  texts[k], first = text, math.min(first, its_end)
 end
+local lasts_until = math.max(first, now + ttl_ms * 1000)
 for k = 1, #KEYS, 2 do
-  local text, its_end = texts[k], ends[k]
-  local _, _, keep = struct.unpack('<ddd', text)
+  local text, its_end = texts[k], now + ttl_ms * 1000
+  local lease_end, _, keep = struct.unpack('<ddd', text)
+  local is_alone = string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token
+  local its_record = is_alone and text or redis.call('HGET', KEYS[k], token) or ''
+  local _, last = string.find(its_record, ' wanted=', INBOX_AT, true)
+  local most = last and tonumber(string.match(its_record, '^%d+', last + 1)) + ASKED_US
+  if most then
+    its_end, lease_end, lasts_until = math.min(its_end, most), math.min(lease_end, most), math.min(lasts_until, most)
+  end
   if keep < its_end + HOUR_US then
     keep = its_end + 2 * HOUR_US
     redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
     redis.call('PEXPIRE', KEYS[k + 1], math.floor((keep - now) / 1000))
     text = string.sub(text, 1, KEEP_AT - 1) .. struct.pack('<d', keep) .. string.sub(text, KEEP_AT + 8)
   end
-  if string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
-    text = struct.pack('<d', its_end) .. string.sub(text, FENCE_AT)
+  if is_alone then
+    text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, FENCE_AT)
   else
     redis.call('HDEL', KEYS[k], '')
-    redis.call('ZADD', KEYS[k + 1], its_end, token)
+    if most then
+      redis.call('ZADD', KEYS[k + 1], 'LT', most, token)
+    end
+    redis.call('ZADD', KEYS[k + 1], 'GT', its_end, token)
   end
   if text ~= texts[k] and type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
     redis.call('HDEL', KEYS[k], '')
     redis.call('HSET', KEYS[k], 's', text)
   end
 end
-return 'renewed ' .. struct.pack('<d', first - now)
+return 'renewed ' .. struct.pack('<d', lasts_until - now)
