@@ -39,9 +39,9 @@ for k = 1, #KEYS, 2 do
   local is_alone = string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token
   local its_record = is_alone and text or redis.call('HGET', KEYS[k], token) or ''
   local _, last = string.find(its_record, ' wanted=', INBOX_AT, true)
-  local most = last and tonumber(string.match(its_record, '^%d+', last + 1)) + ASKED_US
-  if most then
-    its_end, lease_end, lasts_until = math.min(its_end, most), math.min(lease_end, most), math.min(lasts_until, most)
+  if last then -- lib/ask.lua has cut the lease, so it is no longer than this
+    its_end = math.min(its_end, tonumber(string.match(its_record, '^%d+', last + 1)) + ASKED_US)
+    lasts_until = math.min(lasts_until, its_end)
   end
   if keep < its_end + HOUR_US then
     keep = its_end + 2 * HOUR_US
@@ -53,9 +53,6 @@ for k = 1, #KEYS, 2 do
     text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, FENCE_AT)
   else
     redis.call('HDEL', KEYS[k], '')
-    if most then
-      redis.call('ZADD', KEYS[k + 1], 'LT', most, token)
-    end
     redis.call('ZADD', KEYS[k + 1], 'GT', its_end, token)
   end
   if text ~= texts[k] and type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
