@@ -87,6 +87,7 @@ async def test_a_call_of_a_limiter_may_have_a_head_start(here, there):
         ):
             tasks.create_task(call(client, who, **options))
             await eventually_async(lambda number=number: waiting(number))
+        assert 0 < (await limiter.status()).longest_wait < 60  # a head start is no time that it has waited
     assert admitted == ["urgent", "plain", "later"]
 
 

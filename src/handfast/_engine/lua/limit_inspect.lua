@@ -11,8 +11,8 @@
 -- waiting leaves out those of the first 1,000 whose wait-lease is over: they are dead, and still there. last is the field
 -- of lib/settings.lua, or the empty text. paused_us is how long a pause still lasts. set_rates are the rates that are set,
 -- limit and per_ms of each as doubles, or the empty text. used_and_reset_us lists two numbers for each window: the costs in
--- it, and the time from now until it is empty if no one else is admitted. first_us is the ticket of the first waiter,
--- and first_rates are the rates under which it waits; 0 and the empty text if no one waits.
+-- it, and the time from now until it is empty if no one else is admitted. first_us is when the first waiter came: its
+-- ticket and its head start. first_rates are the rates under which it waits. They are 0 and the empty text if no one waits.
 --
 -- TWICE, LATE and MEMORY it only reads.
 
@@ -61,12 +61,13 @@ local function inspect(last_key, periods)
     if not record or struct.unpack('<d', record) < now then
       count = count - 1
     elseif not first_us then
-      local _, _, _, _, its_rates = struct.unpack('<ddddBc0', record)
-      first_us, first_rates = found[i + 1], its_rates
+      local _, _, _, _, its_rates, start = struct.unpack('<ddddBc0', record)
+      local ahead_us = string.match(record, ' ahead=(%d+)', start) or 0
+      first_us, first_rates = found[i + 1] + ahead_us, its_rates
     end
   end
   local paused_us = math.max(0, paused_until - now)
-  local first = {first_us and tonumber(first_us) or 0, first_rates or ''}
+  local first = {first_us or 0, first_rates or ''}
   return {'state', now, count, paused_us, last, set_rates or '', shown, unpack(first)}, last_key
 end
 
