@@ -44,6 +44,7 @@ __all__ = [
     "thread_failed",
     "unfinished_cleanup",
     "unheard",
+    "unreadable",
     "unreleased",
 ]
 
@@ -79,6 +80,7 @@ class LoggerApart(logging.Logger):
 _cleanup = logging.getLogger("handfast.cleanup")
 _debounce = logging.getLogger("handfast.debounce")
 _limiter = logging.getLogger("handfast.limiter")
+_names = logging.getLogger("handfast.names")
 _once = logging.getLogger("handfast.once")
 _partition = logging.getLogger("handfast.partition")
 _cleanup_apart, _lease_apart, _renewal, _sentinel = (
@@ -100,6 +102,14 @@ def unreleased(name: str) -> None:
 
 def pause_cut(name: str, asked: float, at_most: float) -> None:
     _limiter.warning("the limiter %r was to pause for %.6g s, and does for %.6g s: at_most", name, asked, at_most)
+
+
+def unreadable(names: Iterable[tuple[str, str]]) -> None:
+    """Log that names were left out whose keys can't be read."""
+    found = sorted(names)
+    kind, name = found[0]
+    text = "left out %d that can't be read, such as the %s %r: another program has written its keys"
+    _names.warning(text, len(found), kind, name, extra={"lock": name, "reason": "its keys can't be read"})
 
 
 def refresh_failed(name: str, error: Exception, pause_s: float) -> None:

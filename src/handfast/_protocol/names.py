@@ -1,7 +1,11 @@
-"""Find the names that the server knows, and inspect them."""
+"""Find the names that the server knows, and inspect them.
+
+A key or a record that can't be read costs itself: its name is left out and counted, and the others are found.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -26,6 +30,15 @@ name."""
 
 MOST_RECORDED = 10_000
 """Records of `once` whose places a search collects: there may be millions."""
+
+MOST_UNREADABLE = 10_000
+"""Names that a search counts as not readable."""
+
+_OF_VALUES = ("WRONGTYPE", "attempt to", "bad argument", "stored in")
+"""In the reply to a script that fails by the values of its keys: words of the server's, of Lua's and of our errors."""
+
+_UNREADABLE = (ArithmeticError, LookupError, TypeError, ValueError, struct.error)
+"""What reading a reply raises whose values make no sense, such as a time in the year 300,000."""
 
 
 class Place(NamedTuple):
@@ -60,6 +73,8 @@ class Search:
         """How many records there are of each name of `once`, about: a SCAN may return a key twice."""
         self.refused: UnknownLayout | None = None
         """The error for a name in another layout."""
+        self.unreadable = set[tuple[str, str]]()
+        """Kinds and names of what can't be read, `MOST_UNREADABLE` at most."""
 
     def look(self, cursor: bytes, slot: int | None = None) -> Steps[tuple[bytes, list[NameStatus]]]:
         """Look for names from a cursor on. Return the next cursor, which is ``0`` at the end, and the names that were found.
@@ -108,25 +123,41 @@ class Search:
                 places.append(Place(place))
         return places
 
+    @property
+    def passed_over(self) -> int:
+        """How many keys, and names with their records, were passed over until now, since they can't be read."""
+        return self._pattern.passed_over + len(self.unreadable)
+
     def _inspected(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
-        """Inspect some places; if one is refused, each alone."""
+        """Inspect some places; if one can't be read, each alone."""
         try:
-            answer: Answer = yield inspect_all(
-                [place.keys for place in places], self._listed, [place.periods for place in places]
-            )
+            return (yield from self._read(places))
         except ServerRefused as error:
-            is_strange = "WRONGTYPE" in error.reply  # a stranger's key
-            if not (is_strange or isinstance(error, UnknownLayout)):
+            if not any(words in error.reply for words in _OF_VALUES):
                 raise
-            found = list[NameStatus]()
-            if len(places) == 1:
-                if isinstance(error, UnknownLayout):
-                    self.refused = UnknownLayout(places[0].keys.name, error.layout, reply=error.reply)
-                return found
-            for place in places:
-                found += yield from self._inspected([place])
-            return found
-        found = []
+            trouble: Exception = error
+        except _UNREADABLE as error:
+            trouble = error
+        if len(places) == 1:
+            self._pass_over(places[0].keys, trouble)
+            return []
+        found = list[NameStatus]()
+        for place in places:
+            found += yield from self._inspected([place])
+        return found
+
+    def _pass_over(self, keys: KeySet, trouble: Exception) -> None:
+        if isinstance(trouble, UnknownLayout):
+            self.refused = UnknownLayout(keys.name, trouble.layout, reply=trouble.reply)
+        elif len(self.unreadable) < MOST_UNREADABLE:
+            self.unreadable.add((keys.kind, keys.name))
+
+    def _read(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
+        """Inspect some places in one call. Raises one of the errors above if one of them can't be read."""
+        answer: Answer = yield inspect_all(
+            [place.keys for place in places], self._listed, [place.periods for place in places]
+        )
+        found = list[NameStatus]()
         for place, fields in zip(places, [answer.reply] if len(places) == 1 else answer.reply, strict=True):
             keys, record, rates = place.keys, None, b""
             if self._pattern.recorded and self._reads and keys.kind == "once":

@@ -18,10 +18,10 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from handfast._engine.names import INSPECTED, NamePattern
+from handfast._protocol.names import Search
 from handfast._watch.acts import Named
 from handfast._watch.looks import REST
 from handfast._watch.results import ResultReader, Results
-from handfast._watch.search import PatientSearch
 from handfast.arguments import Kind
 from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, ServerFinding
 
@@ -243,7 +243,7 @@ class Live:
         except ValueError:  # no name at all, such as one that is too long
             return
         if pattern.scan(b"0") is None:
-            search = PatientSearch(pattern, LISTED)
+            search = Search(pattern, LISTED)
             _, found = self._client._driver.look(search.look(b"0"), "names", TIMEOUT_S)  # noqa: SLF001 -- as above
             self._known.places.update(search.places)
             self._take(found)
@@ -278,10 +278,10 @@ class Live:
                 self._reader.take(self._search, self._search_began)
             self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
 
-    def _new_search(self) -> PatientSearch:
+    def _new_search(self) -> Search:
         is_read = self._reader is not None
         pattern = NamePattern(self._client._namespace, "*", get_args(Kind), recorded=is_read)  # noqa: SLF001 -- as above
-        return PatientSearch(pattern, LISTED, reads=False)
+        return Search(pattern, LISTED, reads=False)
 
     def _take(self, found: Iterable[NameStatus]) -> None:
         now = time.monotonic()

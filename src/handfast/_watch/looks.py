@@ -15,16 +15,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
+from redis.exceptions import RedisError
+
 from handfast._engine.names import NamePattern
-from handfast._watch.search import PatientSearch
+from handfast._protocol.names import Search
 from handfast.arguments import Kind
-from handfast.errors import UnknownLayout
+from handfast.errors import HandfastError, UnknownLayout
 
 if TYPE_CHECKING:
     from handfast import Handfast
     from handfast.records import NameStatus, ServerFinding
 
-__all__ = ["HANGS_S", "Look", "Watch"]
+__all__ = ["HANGS_S", "Look", "Watch", "is_of_server"]
 
 REST = 20
 """How many times longer the rest after a look is than the look."""
@@ -39,6 +41,11 @@ LISTED = 100
 """Holders and waiters that are asked for of each name, the most that the library lists."""
 
 LOG = logging.getLogger("handfast.watch")
+
+
+def is_of_server(error: Exception) -> bool:
+    """Return whether an error is one of the server, or of the way to it: not one of a program."""
+    return isinstance(error, HandfastError | RedisError | OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,8 @@ class Watch:
         began = time.monotonic()
         names: list[NameStatus] = []
         error: Exception | None = None
-        pattern = NamePattern(self.client._namespace, "*", get_args(Kind))  # noqa: SLF001 -- `names()` is not patient
-        search = PatientSearch(pattern, LISTED)
+        pattern = NamePattern(self.client._namespace, "*", get_args(Kind))  # noqa: SLF001 -- `names()` does not count
+        search = Search(pattern, LISTED)
         try:
             with contextlib.suppress(UnknownLayout):  # it comes after all others
                 names.extend(self.client._names(search, "*"))  # noqa: SLF001 -- as above

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from handfast._watch.live import Key, Live
-from handfast._watch.search import is_of_server
+from handfast._watch.looks import is_of_server
 from handfast.errors import ClientClosed, ServerRefused
 from handfast.page.board import Board, Outage
 

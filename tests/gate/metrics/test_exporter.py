@@ -150,10 +150,13 @@ def test_a_key_with_an_odd_name_costs_itself(other, watch, exposition, raw, key)
         lambda raw: raw.zadd("{hf:limiter:bad}:window:60000", {"a": 1}),
         lambda raw: raw.hset("{hf:limiter:bad}:settings", mapping={"rates": "x", "first": "x", "limits": "x"}),
         lambda raw: raw.zadd("{hf:latch:bad}:parts", {b"\xff": 1}),
+        lambda raw: raw.zadd("{hf:latch:bad}:parts", {"a": 1e30}),
+        lambda raw: raw.hset("{hf:lock:bad}:state", "s", "x"),
+        lambda raw: raw.rpush("{hf:lock:bad}:state", "x"),
     ],
-    ids=["a window", "settings", "a latch"],
+    ids=["a window", "settings", "a latch", "a time", "a state", "a list"],
 )
-def test_a_record_that_cannot_be_read_costs_itself(hf, other, watch, raw, write):
+def test_a_record_that_cannot_be_read_costs_itself(hf, other, watch, raw, write, caplog):
     limiters = [other.limiter(f"good:{number}", "5/min") for number in range(3)]
     for limiter in limiters:
         limiter.try_acquire()
@@ -164,6 +167,9 @@ def test_a_record_that_cannot_be_read_costs_itself(hf, other, watch, raw, write)
     for _ in range(2):
         view = live.step([("limiter", "bad"), ("latch", "bad")])
         assert {row.name for row in view.rows} == {limiter.name for limiter in limiters}
+    assert not caplog.records
+    assert {one.name for one in other.names()} == {limiter.name for limiter in limiters}
+    assert [record.lock for record in caplog.records] == ["bad"]
     raw.flushall()
     assert view.passed_over == look.passed_over == 1
 

@@ -20,6 +20,7 @@ from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._api.foreign import unknown_options
 from handfast._api.nesting import Nesting
 from handfast._api.per_caller import PerCaller, ReentrantHold
+from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import wall_clock
@@ -936,7 +937,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
 
         It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
         A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come in no order, each
-        once.
+        once. One whose keys can't be read, since another program wrote them, is left out; that is logged at the end.
 
         Example:
             async for found in hf.names("orders:*"):
@@ -967,7 +968,8 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         from handfast._protocol.names import Search
 
         check_int(listed, "listed", MAX_LISTED)
-        return self._names(Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed), pattern)
+        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed)
+        return self._names(search, pattern, warns=True)
 
     async def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
         """Check whether the server keeps what the locks promise: eviction, persistence, replicas, scripts, limits, its clock.
@@ -1045,7 +1047,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
 
     aclose = close  # asyncio only
 
-    async def _names(self, search: Search, pattern: str) -> AsyncIterator[NameStatus]:
+    async def _names(self, search: Search, pattern: str, *, warns: bool = False) -> AsyncIterator[NameStatus]:
         for slot in await self._slots_of_primaries():
             cursor = b""
             while cursor != b"0":
@@ -1053,6 +1055,8 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
                 for one in found:  # asyncio only
                     yield one  # asyncio only
                 # sync only: yield from found
+        if warns and search.unreadable:
+            log.unreadable(search.unreadable)
         if search.refused is not None:
             raise search.refused
 

@@ -20,6 +20,7 @@ from handfast._api.sync.operations import Operations
 from handfast._api.sync.rlock import RLock
 from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.semaphore import Semaphore
+from handfast._drivers import log
 from handfast._drivers.clock import wall_clock
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
@@ -935,7 +936,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
 
         It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
         A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come in no order, each
-        once.
+        once. One whose keys can't be read, since another program wrote them, is left out; that is logged at the end.
 
         Example:
             for found in hf.names("orders:*"):
@@ -966,7 +967,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
         from handfast._protocol.names import Search
 
         check_int(listed, "listed", MAX_LISTED)
-        return self._names(Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed), pattern)
+        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed)
+        return self._names(search, pattern, warns=True)
 
     def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
         """Check whether the server keeps what the locks promise: eviction, persistence, replicas, scripts, limits, its clock.
@@ -1042,12 +1044,14 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         self._driver.close(release=release)
 
-    def _names(self, search: Search, pattern: str) -> Iterator[NameStatus]:
+    def _names(self, search: Search, pattern: str, *, warns: bool = False) -> Iterator[NameStatus]:
         for slot in self._slots_of_primaries():
             cursor = b""
             while cursor != b"0":
                 cursor, found = self._driver.run(search.look(cursor or b"0", slot), pattern)
                 yield from found
+        if warns and search.unreadable:
+            log.unreadable(search.unreadable)
         if search.refused is not None:
             raise search.refused
 

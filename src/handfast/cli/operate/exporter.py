@@ -96,7 +96,7 @@ def command(
 
 def _tell(look: Look, url: str) -> None:
     """Say that looks fail, or succeed again."""
-    from handfast._watch.search import is_of_server
+    from handfast._watch.looks import is_of_server
 
     if (error := look.error) is None:
         say("looks at the server")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from handfast._watch.live import Key, Live
+from handfast._watch.looks import is_of_server
 from handfast._watch.problems import find_problems
-from handfast._watch.search import is_of_server
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
 from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.top.acts import Act, act_for
