@@ -137,6 +137,17 @@ class Row:
         """Whether what is made decorates functions."""
         return self.enter is _itself and self.loop == ""
 
+    def has(self, attribute: str) -> bool:
+        """Return whether what is made has that attribute, and it is not false."""
+        with Handfast("null:") as client:
+            return bool(getattr(self.make(client), attribute, False))
+
+    def takes(self, **option: Any) -> bool:
+        """Return whether it is made with that option."""
+        with Handfast("null:") as client, contextlib.suppress(TypeError):
+            return bool(self.make(client, **option))
+        return False
+
     def block(self, made: Any) -> Any:
         """Return a block of what was made."""
         assert self.enter is not None
@@ -233,7 +244,12 @@ ROWS: dict[str, Row] = {
     "replace": Row(_made("lock"), "lock", lambda made: made.replace(), like="lock", own=BLOCK_ONLY),
     "together": Row(_together, "lock", also=_permit),
     "collect": Row(
-        _made("debounce", 0.01), "debounce", lambda made: made.collect("item"), single=True, takes_over=True
+        _made("debounce", 0.01),
+        "debounce",
+        lambda made: made.collect("item"),
+        single=True,
+        takes_over=True,
+        no={"two": "what a closed client had begun is another one's after `within`"},
     ),
     # --- functions
     "lock decorated": Row(_made("lock"), "lock", run=_decorated, like="lock", own=FUNCTION_ONLY),

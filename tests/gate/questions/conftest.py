@@ -131,18 +131,27 @@ async def client(api, server, raw):
 
 
 @pytest.fixture
-async def visit(request, api, row, client):
-    """A function that has a caller begin. At the end of the test no caller is left, whatever it waits for."""
+async def other(api, server, raw):
+    """Another client, as another process has one."""
+    made = api.handfast(server.url)
+    yield made
+    await settled(made.close())
+
+
+@pytest.fixture
+async def visit(request, api, row, client, other):
+    """A function that has a caller begin, by default of `client`. At the end no caller is left, whatever it waits for."""
     visits = []
 
-    def begin(made=None, **options):
-        visits.append(Visit(row, api, row.make(client) if made is None else made, **options))
+    def begin(made=None, *, by=client, **options):
+        visits.append(Visit(row, api, row.make(by) if made is None else made, **options))
         return visits[-1]
 
     yield begin
     for one in visits:
         one.cancel()
-    await settled(client.close())
+    for used in (client, other):
+        await settled(used.close())
     with suppress(AssertionError) if is_known_wrong(request.node) else nullcontext():
         await until(lambda: all(one.ended for one in visits))
 

@@ -25,6 +25,7 @@ from handfast._drivers.aio.performing import run
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.log import is_logged
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Found, Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, try_acquire, undo
@@ -323,9 +324,14 @@ class AsyncDriver(Contexts):
         return await run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
     def _report_end(self, lease: LeaseState) -> None:
-        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet."""
+        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet.
+
+        The callbacks of a lost lease are left where its holder found out first.
+        """
         if (dispatcher := self.events.dispatcher) is not None:
             dispatcher.ended(lease)
+        if lease.loss is not None and lease.callbacks:
+            run_lost_callbacks(lease)
 
     async def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
         """Return the error for an acquire that took too long, and ask who has the name."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.log import is_logged
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.cleanup import (
     clean_up,
 )
@@ -314,9 +315,14 @@ class SyncDriver(Contexts):
         return run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
     def _report_end(self, lease: LeaseState) -> None:
-        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet."""
+        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet.
+
+        The callbacks of a lost lease are left where its holder found out first.
+        """
         if (dispatcher := self.events.dispatcher) is not None:
             dispatcher.ended(lease)
+        if lease.loss is not None and lease.callbacks:
+            run_lost_callbacks(lease)
 
     def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
         """Return the error for an acquire that took too long, and ask who has the name."""

@@ -1,0 +1,44 @@
+"""A caller that was frozen, in it or in the queue, until all that it had was over: awake again it hears of that, and comes in its turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast import LeaseLost
+from tests._support.kinds import LONG_S, OPERATED, until
+
+
+def applies(row, api):
+    if row.loop == "watches":
+        return "it has no lease"
+    return None if row.shape != "calls" else "nothing is held, and nothing goes on"
+
+
+@pytest.mark.usefixtures("short_ticks")
+async def test_frozen(request, there, row, visit):
+    other, raw, suspend = map(request.getfixturevalue, ("other", "raw", "suspend"))
+    one = visit()
+    assert await one.enters()
+    begun = one.begun
+    waits = visit(by=other)
+    if is_waited_for := row.held and row.room == 1:
+        await until(lambda: OPERATED[row.of](there).status().waiting)
+    elif row.loop != "serves":
+        assert await waits.enters()
+    raw.flushall()
+    suspend(2 * LONG_S)
+    if row.loop:
+        assert await one.until(lambda: one.begun > begun or waits.begun), f"it has ended: {one.error!r}"
+        assert not one.ended
+        return
+    if is_waited_for:
+        assert await waits.enters(), repr(waits.error)
+        assert row.busy(there) == 1 + bool(row.also(there))
+    for caller in (one, waits):
+        error = await caller.leaves()
+        assert error is None or isinstance(error, LeaseLost), repr(error)
+        row.forget(there)
+    await until(lambda: not row.busy(there))
+    again = visit()
+    assert await again.enters(), repr(again.error)
+    assert await again.leaves() is None
