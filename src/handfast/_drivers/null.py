@@ -58,10 +58,10 @@ def _arguments(call: Call) -> list[bytes]:
 
 
 def _on_hold(call: Call) -> bytes:
-    ttl_ms, _, known_us, _ = _TIMES.unpack(_arguments(call)[len(PARTS)])
-    if not (ttl_ms or known_us):
+    ttl_ms, grace_ms, shown_us, _ = _TIMES.unpack(_arguments(call)[len(PARTS)])
+    if not ttl_ms and grace_ms < 0:
         return b"ended " + doubles(0, 0)
-    return b"held " + doubles(int(known_us or _now_us() + ttl_ms * 1000), 0, -1, 0)
+    return b"held " + doubles(int(_now_us() + ttl_ms * 1000 if ttl_ms else shown_us), 0, -1, 0)
 
 
 def _states(call: Call) -> list[Any]:

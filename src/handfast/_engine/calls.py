@@ -25,13 +25,16 @@ from handfast._engine.validate import check_value
 from handfast._kinds import MAX_PERMITS
 from handfast.errors import LimitExceeded, QueueFull
 
-__all__ = ["MultiRequest", "PermitRequest", "Request"]
+__all__ = ["ANY_HOLD", "NO_HOLD", "MultiRequest", "PermitRequest", "Request"]
 
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 ADOPT, SLOT, OVERTAKE = load("permit_adopt"), load("permit_slot"), load("permit_overtake")
 HOLD = load("permit_hold")
+
+ANY_HOLD, NO_HOLD = -1, 0
+"""In place of the end of a hold: the caller knows nothing, or that there was none."""
 
 PARTS = "state", "tokens"
 """The keys of a name."""
@@ -310,14 +313,17 @@ class PermitRequest(Request):
         """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
         return self._call(REVOKE, up_to_fence, reason, start, encode_label(by))
 
-    def hold(self, ttl_ms: int, grace_ms: int, reason: str, by: str, *, known_us: int = 0, start: int = 0) -> Call:
-        """Let no one in for so long; 0 ends that. Ask the holders to end within ``grace_ms``; -1 asks none.
+    def hold(
+        self, ttl_ms: int, grace_ms: int, reason: str, by: str, *, shown_us: int = ANY_HOLD, start: int = 0
+    ) -> Call:
+        """Let no one in for so long. Ask the holders to end within ``grace_ms``; -1 asks none.
 
-        ``by``: the label of the operator's client. ``known_us``: the end of a hold that is there; its holders are asked again,
-        from the lease end ``start`` on.
+        A ``ttl_ms`` of 0 ends the hold; with a grace the hold goes on, and its holders are asked again, from the lease end
+        ``start`` on. ``by``: the label of the operator's client. ``shown_us``: the end of the only hold that is meant;
+        `NO_HOLD` where there was none.
         """
         owner = owner_text("-", "-", by).encode() + reason_word(reason)
-        return self._call(HOLD, doubles(ttl_ms, grace_ms, known_us, start), encode_label(by), reason, owner)
+        return self._call(HOLD, doubles(ttl_ms, grace_ms, shown_us, start), encode_label(by), reason, owner)
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Read the state of the name, with so many of its holders and of its waiters."""

@@ -54,8 +54,9 @@ _USES = {
     "wait": " --for min_replicas",
 }
 """The option of `handfast acl` for each command that clients send outside of scripts, and that its default lacks."""
-_RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
-"""In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
+_RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command|nothing was done: the user has no permissions "
+"""In a NOPERM: the user may run no script, so none has begun, and no script calls these commands; or the script has looked
+what the user may do, see ``lua/lib/rights.lua``."""
 
 _TAKES_NO_SCRIPTS = r"run the 'eval' command|(?i:unknown command .eval\b)"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.calls import NO_HOLD, PermitRequest, Request
 from handfast._engine.constants import WAIT_MS
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.moments import microseconds, moment
 from handfast._engine.records import Record, read_action, read_record
 from handfast._kinds import MAX_PERMITS
-from handfast._protocol.asking import change
+from handfast._protocol.asking import Acted, change
 
 if TYPE_CHECKING:
     from handfast.records import Hold, LockStatus, OperatorAction
@@ -20,6 +21,7 @@ __all__ = [
     "ask_to_end",
     "force_release",
     "hold",
+    "hold_shown",
     "last_action",
     "read_status",
     "resize",
@@ -104,13 +106,10 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
 
 
 def _hold(record: Record, now_us: int) -> Hold:
-    from datetime import UTC, datetime
-
     from handfast.records import Hold
 
     until_us = record.hold_us or 0
-    until = datetime.fromtimestamp(until_us / 1e6, UTC)
-    return Hold(until, max(0, until_us - now_us) / 1e6, record.label, record.reason)
+    return Hold(moment(until_us), max(0, until_us - now_us) / 1e6, record.label, record.reason)
 
 
 def last_action(noted: bytes) -> OperatorAction | None:
@@ -161,9 +160,14 @@ def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int
         count += revoked
         again = again or answer.again
     if again and not count:
-        noted = (yield from status(request)).last
-        count = int(noted is not None and (noted.what, noted.by, noted.why) == ("force_release", by, reason))
+        count = int((yield from _is_noted(request, "force_release", by, reason)))
     return count
+
+
+def _is_noted(request: PermitRequest, *act: str) -> Steps[bool]:
+    """Return whether the last act on a name that was noted is this one: what, by whom, why."""
+    noted = (yield from status(request)).last
+    return noted is not None and (noted.what, noted.by, noted.why) == act
 
 
 def hold(request: PermitRequest, ttl_ms: int, reason: str, by: str) -> Steps[int]:
@@ -171,6 +175,17 @@ def hold(request: PermitRequest, ttl_ms: int, reason: str, by: str) -> Steps[int
     answer: Answer = yield request.hold(ttl_ms, NO_GRACE, reason, by)
     until_us: int = answer.fields[1]
     return until_us
+
+
+def hold_shown(request: PermitRequest, ttl_ms: int, reason: str, by: str, shown_us: int = NO_HOLD) -> Steps[Acted]:
+    """Let no one in for so long if no one else has set a hold; with ``shown_us`` in place of the hold with that end."""
+    answer: Answer = yield request.hold(ttl_ms, NO_GRACE, reason, by, shown_us=shown_us)
+    if answer.fields[0] != b"other":
+        return "done"
+    if not answer.again:
+        return "other"
+    found = (yield from status(request)).hold
+    return "done" if found is not None and (found.by, found.reason) == (by, reason) else "unknown"
 
 
 def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str, by: str) -> Steps[int | None]:
@@ -181,7 +196,7 @@ def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str
     """
     left, start = inf, 0
     while True:
-        answer: Answer = yield request.hold(0, grace_ms, reason, by, known_us=until_us, start=start)
+        answer: Answer = yield request.hold(0, grace_ms, reason, by, shown_us=until_us, start=start)
         tag, *numbers = answer.fields
         if tag == b"other":
             return None
@@ -191,14 +206,25 @@ def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str
             return None if holding == 0 or left == inf else int(left)
 
 
-def unhold(request: PermitRequest, reason: str, by: str) -> Steps[bool]:
-    """End a hold, and serve the queue. Return whether there was one."""
-    was_held, more = False, 1
+def unhold(request: PermitRequest, reason: str, by: str, shown_us: int | None = None) -> Steps[Acted]:
+    """End the hold with that end, or else the one that there is now, and serve the queue.
+
+    Without ``shown_us`` it is looked up first: a call that is sent again must not end a hold that was set in between.
+    """
+    if shown_us is None:
+        found = (yield from status(request)).hold
+        if found is None:
+            return "nothing"
+        shown_us = microseconds(found.until)
+    ended, again, is_other, more = False, False, False, 1
     while more:
-        answer: Answer = yield request.hold(0, NO_GRACE, reason, by)
-        _, found, more = answer.fields
-        was_held = was_held or bool(found) or answer.again
-    return was_held
+        answer: Answer = yield request.hold(0, NO_GRACE, reason, by, shown_us=shown_us)
+        again, is_other = again or answer.again, answer.fields[0] == b"other"
+        was_held, more = (0, 0) if is_other else answer.fields[1:]
+        ended = ended or bool(was_held)
+    if ended or (again and (yield from _is_noted(request, "unhold", by, reason))):
+        return "done"
+    return "nothing" if not is_other else "unknown" if again else "other"
 
 
 def resize(request: PermitRequest, limit: int, by: str) -> Steps[None]:

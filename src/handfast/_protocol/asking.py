@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._protocol.acquire import BaseAttempt
@@ -15,7 +15,7 @@ from handfast._protocol.acquire import BaseAttempt
 if TYPE_CHECKING:
     from handfast._engine.objects import ObjectRequest
 
-__all__ = ["BATCH", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "tell", "watch"]
+__all__ = ["BATCH", "Acted", "ObjectAttempt", "batches", "change", "in_batches", "reply_to", "tell", "watch"]
 
 BATCH = 500
 """Items in one call: about 1 ms of the server's time for a set with a million members."""
@@ -31,6 +31,10 @@ WATCH_MS = round(3 * WATCH_POLL_S * 1000)
 
 EXPIRY_SLACK_S = 0.002
 """Seconds after the end of a lease at which the caller asks."""
+
+Acted: TypeAlias = Literal["done", "nothing", "other", "unknown"]
+"""What an act on something that was shown has done: nothing if there is none any more, or if it is another one by now. It is
+unknown where it is another one by now and the call was sent twice: the first copy may have done it."""
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.moments import moment
 from handfast._engine.objects import ObjectRequest
-from handfast._protocol.asking import batches, tell
+from handfast._protocol.asking import Acted, batches, tell
 
 if TYPE_CHECKING:
     from handfast.records import LatchStatus
@@ -33,10 +33,14 @@ def forget(request: ObjectRequest) -> Steps[bool]:
     return bool(answer.reply) or answer.again
 
 
-def forget_shown(request: ObjectRequest, done: int, changed_us: int) -> Steps[bool]:
-    """Forget all parts if there are so many, and the last one was done at that time. Return whether they are forgotten."""
+def forget_shown(request: ObjectRequest, done: int, changed_us: int) -> Steps[Acted]:
+    """Forget all parts if there are so many, and the last one was done at that time."""
     answer: Answer = yield request.call("forget", done=done, changed_us=changed_us)
-    return answer.fields[0] == b"forgotten" or answer.again
+    if answer.fields[0] == b"forgotten":
+        return "done"
+    if not answer.again:
+        return "other"
+    return "unknown" if (yield from status(request)).number else "done"
 
 
 def status(request: ObjectRequest) -> Steps[LatchStatus]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handfast._engine.effects import Answer, Call, Park, Steps, Waking
 from handfast._engine.keys import KeySet
@@ -33,7 +33,7 @@ from handfast._protocol.acquire import (
     cancel,
 )
 from handfast._protocol.admin import last_action
-from handfast._protocol.asking import ObjectAttempt, change
+from handfast._protocol.asking import Acted, ObjectAttempt, change
 from handfast.errors import HandfastError, LimitExceeded, QueueFull
 
 if TYPE_CHECKING:
@@ -175,10 +175,6 @@ class Announcements:
         return True
 
 
-Resumed: TypeAlias = Literal["resumed", "not paused", "changed"]
-"""What `resume` has done; of ``changed`` nothing, since it is another pause by now, or none."""
-
-
 def announce(request: LimitRequest) -> Steps[None]:
     """Let operators see the rates. Nothing depends on it."""
     yield request.announce()
@@ -196,15 +192,27 @@ def pause(request: LimitRequest, pause_ms: int, by: str, reason: str | None) -> 
     return float(left_us) / 1e6
 
 
-def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int = 0) -> Steps[Resumed]:
-    """End a pause, with ``shown_us`` only the one that ends at that time, and serve the queue."""
-    answer: Answer = yield request.pause(0, by, reason or "", shown_us)
-    tag, left_us, *more = answer.fields
-    if tag == b"changed" and not answer.again:
-        return "changed"
-    if more and more[0]:
-        yield from change(lambda: request.pause(0, by, reason or ""))
-    return "resumed" if left_us or answer.again else "not paused"
+def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int | None = None) -> Steps[Acted]:
+    """End the pause with that end, or else the one that there is now, and serve the queue.
+
+    Without ``shown_us`` it is looked up first: a call that is sent again must not end a pause that was set in between.
+    """
+    if shown_us is None:
+        _, seen = yield from _inspect(request)
+        _, now_us, _, paused_us, *_ = seen.fields
+        if not paused_us:
+            return "nothing"
+        shown_us = now_us + paused_us
+    ended, again, is_other, more = False, False, False, 1
+    while more:
+        answer: Answer = yield request.pause(0, by, reason or "", shown_us)
+        again, is_other = again or answer.again, answer.fields[0] == b"changed"
+        left_us, more = (0, 0) if is_other else answer.fields[1:]
+        ended = ended or left_us > 0
+    if again and not ended:
+        noted = (yield from status(request)).last
+        ended = noted is not None and (noted.what, noted.by, noted.why) == ("resume", by, reason or "")
+    return "done" if ended else "nothing" if not is_other else "unknown" if again else "other"
 
 
 def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:

@@ -15,6 +15,7 @@ from handfast._engine.names import outcome as outcome_of
 from handfast._engine.once import OnceRequest, Record, read_stored, version_of
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
+from handfast._protocol.asking import Acted
 from handfast._protocol.lease import GONE, LeaseState
 from handfast.errors import LeaseLost, UnknownLayout
 
@@ -82,10 +83,15 @@ def version(request: OnceRequest) -> Steps[str]:
     return version_of(answer.reply)
 
 
-def forget_shown(request: OnceRequest, version: str) -> Steps[bool]:
-    """Delete the record if it has this version. Return whether it is deleted."""
+def forget_shown(request: OnceRequest, version: str) -> Steps[Acted]:
+    """Delete the record if it has this version."""
     stored: Answer = yield outcome_of(request.place)
     if not stored.reply or version_of(stored.reply) != version:
-        return False
+        return "other"
     answer: Answer = yield request.forget_shown(stored.reply)
-    return answer.fields[0] == b"forgotten" or answer.again
+    if answer.fields[0] == b"forgotten":
+        return "done"
+    if not answer.again:
+        return "other"
+    left: Answer = yield outcome_of(request.place)
+    return "unknown" if left.reply else "done"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from redis.exceptions import RedisError
 
-from handfast._engine.calls import PermitRequest
+from handfast._engine.calls import ANY_HOLD, NO_HOLD, PermitRequest
 from handfast._engine.keys import KeySet, read_shown, shown_name
 from handfast._engine.moments import microseconds
 from handfast._engine.options import LeaseOptions
@@ -21,12 +21,14 @@ from handfast.events import Operated
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
-    from handfast.records import Hold, LatchStatus, LimiterStatus
+    from handfast._protocol.asking import Acted
+    from handfast.records import Hold, LatchStatus, LimiterStatus, LockStatus, OperatorAction
 
 __all__ = [
     "ACTS",
     "ANY_RATE",
     "MAX_PAUSE_S",
+    "NO_VERSION",
     "ROUNDED_S",
     "Act",
     "Done",
@@ -51,6 +53,9 @@ MAX_PAUSE_S = 366 * 86_400.0
 ROUNDED_S = 0.002
 """How much longer than asked a pause may be, as it is rounded to milliseconds."""
 
+NO_VERSION = str(NO_HOLD)
+"""The version of a hold where there was none."""
+
 LATCH_VERSION = r"[0-9]{1,6}\.[0-9]{1,16}"
 
 
@@ -61,6 +66,8 @@ class Done(NamedTuple):
     """How many leases were taken; of other acts 1, or 0 where there was nothing to do."""
     unaudited: str = ""
     """Why there is no entry in the audit; empty if there is one, or if nothing was done."""
+    ended: str = ""
+    """The hold or the pause that was ended, where it was looked up before: who had set it, when and why."""
 
     def text(self, done: str) -> str:
         """Return a message: what was done, and that the audit failed if it did."""
@@ -91,22 +98,35 @@ class Named(NamedTuple):
         count = client._driver.run(steps, self.shown)  # noqa: SLF001 -- the same for all kinds, and for all parts
         return self._done(client, "release", reason, count, count=count, fence=fence or None)
 
-    def hold(self, client: Handfast, *, seconds: float, reason: str) -> Done:
-        """Let no one in for so long."""
-        ttl_ms = milliseconds(seconds, "seconds")
-        steps = admin.hold(self._permits(client), ttl_ms, _needed(reason), client._driver.label)  # noqa: SLF001
-        client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
+    def hold(self, client: Handfast, *, seconds: float, reason: str, version: str = "") -> Done:
+        """Let no one in for so long; with a version only in place of the hold that has it, which is `NO_VERSION` for none.
+
+        Raises ValueError if there is another one by now.
+        """
+        ttl_ms, shown_us = milliseconds(seconds, "seconds"), int(version or ANY_HOLD)
+        label = client._driver.label  # noqa: SLF001 -- as above
+        steps = admin.hold_shown(self._permits(client), ttl_ms, _needed(reason), label, shown_us)
+        if (acted := client._driver.run(steps, self.shown)) != "done":  # noqa: SLF001 -- as above
+            raise ValueError(_not_done(acted, "", self._status(client).hold or "not on hold"))
         return self._done(client, "hold", reason, duration=seconds)
 
     def unhold(self, client: Handfast, *, reason: str, version: str = "") -> Done:
-        """End a hold; with a version only the one that has it. Raises ValueError if it is another one by now."""
+        """End the hold that has this version; without one the hold that there is now, and say which it was.
+
+        Raises ValueError if there is another one by now.
+        """
         _needed(reason)
-        if version:
-            hold = client._driver.look(admin.status(self._permits(client)), self.shown).hold  # noqa: SLF001 -- as above
-            if hold is not None and hold_version(hold) != version:
-                raise ValueError(f"nothing was done: it is not the hold that was shown; it is now {hold}")
-        steps = admin.unhold(self._permits(client), _needed(reason), client._driver.label)  # noqa: SLF001 -- as above
-        return self._done(client, "unhold", reason, client._driver.run(steps, self.shown))  # noqa: SLF001 -- as above
+        ended = ""
+        if not version:
+            status = self._status(client)
+            if status.hold is None:
+                return Done(0)
+            version, ended = hold_version(status.hold), f"{status.hold}{_since(status.last, 'hold')}"
+        steps = admin.unhold(self._permits(client), reason, client._driver.label, int(version))  # noqa: SLF001 -- as above
+        acted = client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
+        if acted in {"other", "unknown"}:
+            raise ValueError(_not_done(acted, "hold", self._status(client).hold or "not on hold"))
+        return self._done(client, "unhold", reason, acted == "done")._replace(ended=ended)
 
     def pause(self, client: Handfast, *, seconds: float, reason: str) -> Done:
         """Admit no one to a limiter for so long. Raises ValueError, with the pause in force, if a longer one goes on."""
@@ -116,13 +136,22 @@ class Named(NamedTuple):
         return self._done(client, "pause", reason, duration=seconds)
 
     def resume(self, client: Handfast, *, reason: str, version: str = "") -> Done:
-        """End a pause; with a version only the one that has it. Raises ValueError if it is another one by now."""
-        limiter, shown_us = self._limiter(client), int(version or 0)
-        steps = limiting.resume(limiter._request, client._driver.label, _needed(reason), shown_us)  # noqa: SLF001 -- as above
-        done = client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
-        if done == "changed" and (status := limiter.status()).paused_for:
-            raise ValueError(f"nothing was done: it is not the pause that was shown; it is now {_paused(status)}")
-        return self._done(client, "resume", reason, done == "resumed")
+        """End the pause that has this version; without one the pause that there is now, and say which it was.
+
+        Raises ValueError if there is another one by now.
+        """
+        _needed(reason)
+        limiter, ended = self._limiter(client), ""
+        if not version:
+            status = limiter.status()
+            if not status.paused_until:
+                return Done(0)
+            version, ended = pause_version(status), _paused(status)
+        steps = limiting.resume(limiter._request, client._driver.label, reason, int(version))  # noqa: SLF001 -- as above
+        acted = client._driver.run(steps, self.shown)  # noqa: SLF001 -- as above
+        if acted in {"other", "unknown"}:
+            raise ValueError(_not_done(acted, "pause", _paused(limiter.status())))
+        return self._done(client, "resume", reason, acted == "done")._replace(ended=ended)
 
     def version(self, client: Handfast) -> str:
         """Return what tells the record of a key of `once`, or the parts of a latch, from others; empty if there are none."""
@@ -145,8 +174,8 @@ class Named(NamedTuple):
             steps = latching.forget_shown(one._request, *map(int, version.split(".")))  # noqa: SLF001 -- as above
         else:
             steps = once.forget_shown(one._request, version)  # noqa: SLF001 -- as above
-        if not client._driver.run(steps, self.shown):  # noqa: SLF001 -- as above
-            raise ValueError(f"nothing was done: it is not what was shown; it is now {self.state(client)}")
+        if (acted := client._driver.run(steps, self.shown)) != "done":  # noqa: SLF001 -- as above
+            raise ValueError(_not_done(acted, "", self.state(client)))
         return self._done(client, "forget", reason)
 
     def state(self, client: Handfast) -> str:
@@ -160,6 +189,11 @@ class Named(NamedTuple):
         """Return the `Once` or the `Latch`."""
         one: Any = client.latch(self.name, 1) if self.kind == "latch" else client.once(self.name)
         return one.keyed(*self.parts) if self.parts else one
+
+    def _status(self, client: Handfast) -> LockStatus:
+        """Return the status of a name with leases."""
+        status: LockStatus = client._driver.look(admin.status(self._permits(client)), self.shown)  # noqa: SLF001 -- as above
+        return status
 
     def _permits(self, client: Handfast) -> PermitRequest:
         place = KeySet(client._namespace, self.kind, self.name, self.parts)  # noqa: SLF001 -- as above
@@ -187,8 +221,24 @@ def pause_version(status: LimiterStatus) -> str:
 
 
 def _paused(status: LimiterStatus) -> str:
-    by = f" by {status.last.by}" if status.last is not None and status.last.what == "pause" else ""
-    return f"paused for {status.paused_for:,.0f} s{by}"
+    """Return who has paused a limiter, when and why."""
+    if status.paused_until is None:
+        return "not paused"
+    last = status.last if status.last is not None and status.last.what == "pause" else None
+    by = f" by {last.by}: {last.why}{_since(last, 'pause')}" if last else ""
+    return f"paused until {status.paused_until:%Y-%m-%d %H:%M:%S} UTC{by}"
+
+
+def _since(last: OperatorAction | None, what: str) -> str:
+    """Return when a hold or a pause was set, where that was the last act."""
+    return f" (since {last.at:%Y-%m-%d %H:%M:%S} UTC)" if last is not None and last.what == what else ""
+
+
+def _not_done(acted: Acted, what: str, now: object) -> str:
+    """Return why an act on what was shown was not done, or is not known to be."""
+    if acted == "unknown":
+        return f"it is not known whether it was done: the server was asked twice, and it is now {now}"
+    return f"nothing was done: it is not {f'the {what} that' if what else 'what'} was shown; it is now {now}"
 
 
 def latch_version(status: LatchStatus) -> str:

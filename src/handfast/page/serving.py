@@ -72,12 +72,12 @@ class Doing(NamedTuple):
     """Whether it may say which version was shown: then another one stays as it is."""
 
 
-VERSIONS = {"once": r"[0-9a-f]{40}|[0-9]{1,6}\.[0-9]{1,16}", "lock": r"[0-9]{1,16}", "limiter": r"[0-9]{1,16}"}
+VERSIONS = {"once": r"[0-9a-f]{40}|[0-9]{1,6}\.[0-9]{1,16}", "lock": r"[0-9]{1,16}", "limiter": r"[1-9][0-9]{0,15}"}
 """By the first kind of an act, how a version looks."""
 
 DOINGS = {
     "release": Doing("release", "taken", "Nothing was taken: who was shown has released it.", tuple(LIMITS), "fence"),
-    "hold": Doing("hold", "on hold", "", get_args(HeldKind), "seconds"),
+    "hold": Doing("hold", "on hold", "", get_args(HeldKind), "seconds", has_version=True),
     "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind), has_version=True),
     "pause": Doing("pause", "paused", "", ("limiter",), "seconds"),
     "resume": Doing("pause", "paused no more", "It was not paused.", ("limiter",), has_version=True),
@@ -219,7 +219,7 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     given: dict[str, Any] = {"reason": reason.strip()}
     if doing.has_version:
         given["version"] = _version(body, doing)
-    elif doing.needs:
+    if doing.needs in {"fence", "seconds"}:
         most, value = (MAX_FENCE, MAX_PAUSE_S)[doing.needs == "seconds"], body.get(doing.needs)
         if isinstance(value, bool) or not isinstance(value, int if doing.needs == "fence" else int | float):
             raise ValueError(f"A number is needed as {doing.needs}.")
@@ -232,7 +232,7 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
 def _version(body: Mapping[str, Any], doing: Doing) -> str:
     """Return which record, hold or pause was shown; empty if that is not said. Raises ValueError."""
     version = body.get("version")
-    if version is None and not doing.needs:
+    if version is None and doing.needs != "version":
         return ""
     if not isinstance(version, str) or not re.fullmatch(VERSIONS[doing.kinds[0]], version):
         raise ValueError("The version that the page has shown is needed: load the page again.")

@@ -101,6 +101,18 @@ async def test_a_second_hold_takes_the_place_of_the_first(here, there):
     assert (await here.lock("a").status()).last.why == "all is well"
 
 
+async def test_only_the_hold_that_is_meant_ends(here, there):
+    first = await here.hold("a", 60, reason="one")
+    second = await there.hold("a", 3600, reason="two")
+    assert not await here.unhold("a", only=first)
+    shown = (await here.lock("a").status()).hold
+    assert (shown.reason, shown.until) == ("two", second.until)
+    assert not await here.unhold("b", only=shown)
+    assert await here.unhold("a", only=shown)
+    assert not await here.unhold("a", only=second)
+    assert (await here.lock("a").status()).hold is None
+
+
 async def test_taking_leases_by_force_leaves_the_hold(here, there):
     await there.hold("a", 60, reason="a migration")
     assert await here.lock("a").force_release() == 0
@@ -182,6 +194,8 @@ async def test_bad_input_is_refused_before_any_io(api):
             await client.unhold("a", kind="latch")
         with pytest.raises((TypeError, ValueError)):
             await client.unhold("a", reason="")
+        with pytest.raises(TypeError, match="only must be a Hold or None"):
+            await client.unhold("a", only=5)
 
 
 async def test_without_a_server_it_changes_nothing(api):

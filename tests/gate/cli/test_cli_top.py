@@ -208,6 +208,14 @@ def test_a_name_is_put_on_hold_and_a_limiter_is_paused_from_the_screen(hf, other
         seen.press("h", *"over", "enter")
         assert (seen.screen.note, other.lock("a").status().hold) == ("it is on hold no more", None)
         assert act_for("h", row).perform(hf, "over") == "it was not on hold any more"
+        seen.look()
+        free = seen.screen.marked_row()
+        other.hold("a", 60, reason="of another one")
+        assert "nothing was done: it is not what was shown; it is now on hold" in act_for("h", free).perform(
+            hf, "10m mine"
+        )
+        assert "nothing was done: it is not the hold that was shown" in act_for("h", row).perform(hf, "over")
+        assert other.unhold("a")
         seen.screen.marked = ("group", "g")
         seen.press("h")
         assert seen.screen.note == "a name of this kind cannot be put on hold"

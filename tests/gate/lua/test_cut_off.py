@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from handfast._engine.calls import PARTS
+from handfast._engine.calls import ANY_HOLD, PARTS
 from handfast._engine.packing import doubles, read_reply
 from handfast._engine.script import load
-from tests._support.engine import CALLER, NOW_US, TTL_MS, WAIT_MS, runs_through, weight_of
+from tests._support.engine import CALLER, NOW_US, TTL_MS, WAIT_MS, hget, runs_through, weight_of
 
 SHORT_WAYS = {
     "acquire free": ("acquire", {"token": "new", "weight": 2}, []),
@@ -21,6 +21,9 @@ SHORT_WAYS = {
 }
 """Calls, and the holders before."""
 
+HOLD_MS = 500
+HOLD = {"ttl_ms": HOLD_MS, "grace_ms": -1, "by": "me", "reason": "test", "owner": "- - me"}
+UNHOLD = HOLD | {"ttl_ms": 0}
 CROWD = [("a", 2), ("b", 1), ("c", 1), ("dead", 2), ("w1", 1), ("large", 4), ("w2", 2)]
 CALLS = {
     "acquire": ("acquire", {"token": "new", "weight": 2}),
@@ -41,6 +44,9 @@ CALLS = {
     "overtake at once": ("overtake", {"token": "large", "grace_ms": 0, "by": "me", "reason": "test"}),
     "replace": ("overtake", {"token": "w2", "grace_ms": -1, "by": "", "reason": ""}),
     "hold": ("hold", {"ttl_ms": TTL_MS, "grace_ms": -1, "by": "me", "reason": "test", "owner": "- - me"}),
+    "hold, in place of another": ("hold", HOLD | {"ttl_ms": TTL_MS}),
+    "unhold": ("hold", UNHOLD),
+    "unhold, of the one that was shown": ("hold", UNHOLD | {"shown_us": NOW_US + HOLD_MS * 1000}),
     "hold, asking": ("hold", {"ttl_ms": TTL_MS, "grace_ms": 0, "by": "me", "reason": "test", "owner": "- - me"}),
     "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),
 }
@@ -57,7 +63,7 @@ def arguments(script, special, inbox=INBOXES["classic"]):
     """Return the ARGV of a call, with the request and the record of the fields."""
     args = USUAL | special
     args["request"] = doubles(*(args[name] for name in REQUEST))
-    args["times"] = doubles(args["ttl_ms"], args.get("grace_ms", -1), 0, 0)
+    args["times"] = doubles(args["ttl_ms"], args.get("grace_ms", -1), args.get("shown_us", ANY_HOLD), 0)
     channels = f"{inbox.format(args.get('token'))} control:{args.get('token')} me"
     args["wants"] = doubles(*(args[name] for name in WANTS)) + channels.encode()
     options = args.pop("options", ())
@@ -87,6 +93,10 @@ def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, i
     if not before:
         engine.end_lease("b")
         engine.end_lease("c")
+    was_held = call.startswith("unhold") or "in place" in call
+    if was_held:
+        hold = dict(zip(script.header.args, arguments(script, HOLD), strict=True))
+        assert engine.call(script, [engine.key(part) for part in PARTS], hold)[1] == NOW_US + HOLD_MS * 1000
     for part in PARTS:
         raw.copy(engine.key(part), f"{engine.key(part)}:before")
     keys, argv = [engine.key(part) for part in PARTS], arguments(script, special, inbox)
@@ -97,8 +107,14 @@ def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, i
             raw.copy(f"{engine.key(part)}:before", engine.key(part))
         done = runs_through(clock, script.source, keys, argv, commands)
         assert_counts_are_safe(engine)
+        assert not was_held or call.startswith("unhold") or "!hold" in engine.stored().holders, (
+            "it is never without one"
+        )
         clock.execute_command("EVAL", script.source, len(keys), *keys, *argv, NEVER_DECODE=True)
         assert_counts_are_safe(engine)
+        if call.startswith("unhold"):
+            assert "!hold" not in engine.stored().holders
+            assert hget(raw, keys[0], "last")[8:] == b"unhold me test"
         for token in ("a", "b", "c", "dead", "w1", "large", "w2", "new", "!hold"):
             engine.cancel(token)
         stored = engine.stored()
@@ -268,6 +284,47 @@ def assert_windows_are_safe(a, call):
         costs = sum(int(member.split()[1]) for member in found)
         assert total is None or -total == costs
         assert costs <= limit + 5 * (call == "settled up")
+
+
+LIMIT_ACTS = {
+    "resume": ("pause", {"pause": doubles(0, 0)}),
+    "resume, of the one that was shown": ("pause", {"pause": doubles(0, NOW_US + 60_000_000)}),
+    "pause": ("pause", {"pause": doubles(90_000, 0)}),
+    "resize": ("resize", {"is_set": 1}),
+    "resize to none": ("resize", {"is_set": 0}),
+    "reset": ("reset", {"until": doubles(NOW_US)}),
+}
+"""Acts of an operator, on a limiter that is paused for a minute."""
+
+
+@pytest.mark.parametrize("act", LIMIT_ACTS)
+def test_an_act_on_a_limiter_that_is_sent_again_is_done_and_noted(limits, raw, listening, act):
+    listening("first", "second")
+    a = limits((6, 1000), (9, 5000))
+    verb, special = LIMIT_ACTS[act]
+    script = load(f"limit_{verb}")
+    every = {"by": "me", "why": "test", "rates": a.packed_rates, **special}
+    args = {name: every[name] for name in script.header.args}
+    done, commands = False, 0
+    while not done:
+        raw.flushdb()
+        a.acquire("t1", 4)
+        if act == "resize to none":
+            a.resize()
+        a.pause(60_000)
+        for token in ("first", "second"):
+            a.acquire(token, 2)
+        done = runs_through(a.client, script.source, a.keys, [*args.values()], commands)
+        a.call(script, a.keys, dict(args))
+        a.inspect()
+        assert a.paused_us == {"resume": 0, "pause": 90_000_000}.get(act.split(",")[0], 60_000_000)
+        assert a.last[8:] == (
+            b"pause me busy" if verb == "reset" else f"{act.split(maxsplit=1)[0].strip(',')} me test".encode()
+        )
+        assert raw.pttl(a.key("settings")) != -1
+        commands += 1
+    assert commands > 2
+    raw.flushdb()  # cut off, a memory of tokens may lack the TTL
 
 
 # --- once

@@ -432,6 +432,8 @@ async def test_a_hold_or_a_pause_that_was_not_shown_goes_on(hf, browse):
         assert (late.status_code, "nothing was done: it is not the " in late.text) == (422, True)
         assert (await page.act(what, kind=kind, name=name, version="x")).status_code == 422
     assert lock.status().hold.reason == limiter.status().last.why == "second"
+    blind = await page.act("hold", kind="lock", name="a", seconds=5, version="0")  # shown without a hold
+    assert (blind.status_code, "it is not what was shown; it is now on hold" in blind.text) == (422, True)
     longer = await page.act("pause", kind="limiter", name="mail", seconds=5)
     assert (longer.status_code, "nothing was done: it is paused for" in longer.text) == (422, True)
     assert not hf.audit()
@@ -443,6 +445,41 @@ async def test_a_hold_or_a_pause_that_was_not_shown_goes_on(hf, browse):
         assert (await page.act(what, kind=kind, name=name, version=version)).status_code == 409
     assert (lock.status().hold, limiter.status().paused_for) == (None, 0)
     assert [entry.what for entry in hf.audit()] == ["unhold", "resume"]
+
+
+@pytest.mark.parametrize("act", ["unhold", "resume", "hold"])
+async def test_what_is_set_just_before_an_act_goes_on(hf, browse, monkeypatch, act):
+    """No look at the name comes between: the script compares."""
+    kind, name = ("limiter", "mail") if act == "resume" else ("lock", "a")
+
+    run = type(hf._driver).run
+
+    def act_late(driver, steps, *named):
+        if named == (name,) and not changed:
+            changed.append(True)
+            set_it(70, "second")
+        return run(driver, steps, *named)
+
+    def set_it(seconds, reason):
+        if act == "resume":
+            hf.limiter(name, "5/min").pause(seconds, reason=reason)
+        else:
+            hf.hold(name, seconds, reason=reason)
+
+    page, changed = browse(), []
+    if act == "hold":
+        version = "0"
+    else:
+        set_it(60, "first")
+        state = rows(await page.until(lambda state: (kind, name) in rows(state)))[kind, name]
+        version = state["hold_id" if act == "unhold" else "pause_id"]
+    monkeypatch.setattr(type(hf._driver), "run", act_late)
+    seconds = {"seconds": 60} if act == "hold" else {}
+    late = await page.act(act, kind=kind, name=name, version=version, **seconds)
+    assert changed
+    assert (late.status_code, "nothing was done: it is not " in late.text) == (422, True)
+    found = hf.limiter(name, "5/min").status().last.why if act == "resume" else hf.lock(name).status().hold.reason
+    assert (found, hf.audit()) == ("second", ())
 
 
 async def test_listeners_of_the_client_hear_the_acts_of_every_visitor(hf, browse):

@@ -285,14 +285,19 @@ local function check_records(name, state, now)
   end
 end
 
--- Invariant 50: a hold lasts until its end, or until it is ended; nothing else ends it.
+-- Invariant 50: a hold lasts until its end, or until it is ended; nothing else ends it. An act on the hold that was shown
+-- leaves another one as it is.
 local function check_hold(name, state, script, reply, argv, is_cut, now)
   local stored = state.holders.scores[HOLD]
   if script == 'permit_hold' and (is_cut or name.torn or not reply) then
     name.hold_until = stored
   elseif script == 'permit_hold' then
-    local ttl_ms, _, known_us = unpack_doubles('<dddd', argv[1])
-    if known_us == 0 then
+    local ttl_ms, grace_ms, shown_us = unpack_doubles('<dddd', argv[1])
+    local was = (name.hold_until or 0) > now and name.hold_until or 0
+    if reply[1] ~= 'other' and shown_us >= 0 and was ~= shown_us and not (reply[1] == 'ended' and was == 0) then
+      complain(50, name, 'the act on the hold until %.0f changed the one until %.0f', shown_us, was)
+    end
+    if reply[1] ~= 'other' and (ttl_ms > 0 or grace_ms < 0) then
       name.hold_until = ttl_ms > 0 and now + ttl_ms * 1000 or nil
     end
   end

@@ -305,11 +305,13 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
     async def resume(self, *, reason: str | None = None) -> bool:
         """End a `pause` now, and admit the waiters who fit.
 
+        It ends the pause that there is when it is called: one that another client sets in between goes on.
+
         Args:
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Returns:
-            True if there was a pause.
+            True if the pause was ended; False if there was none, or another one goes on.
 
         Raises:
             TypeError: ``reason`` is no str.
@@ -322,7 +324,7 @@ class AsyncLimiter(AsyncBlockOnly, AsyncObject):
         if reason is not None:
             check_reason(reason)
         done = await self._driver.run(limiting.resume(self._request, self._driver.label, reason), self.name)
-        return done == "resumed"
+        return done == "done"
 
     async def resize(self, rates: str | Rate | Iterable[str | Rate] | None, *, reason: str | None = None) -> None:
         """Set the rates for all clients, whatever rates they use, from now on.

@@ -304,11 +304,13 @@ class Limiter(BlockOnly, Object):
     def resume(self, *, reason: str | None = None) -> bool:
         """End a `pause` now, and admit the waiters who fit.
 
+        It ends the pause that there is when it is called: one that another client sets in between goes on.
+
         Args:
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Returns:
-            True if there was a pause.
+            True if the pause was ended; False if there was none, or another one goes on.
 
         Raises:
             TypeError: ``reason`` is no str.
@@ -321,7 +323,7 @@ class Limiter(BlockOnly, Object):
         if reason is not None:
             check_reason(reason)
         done = self._driver.run(limiting.resume(self._request, self._driver.label, reason), self.name)
-        return done == "resumed"
+        return done == "done"
 
     def resize(self, rates: str | Rate | Iterable[str | Rate] | None, *, reason: str | None = None) -> None:
         """Set the rates for all clients, whatever rates they use, from now on.

@@ -12,6 +12,7 @@ from handfast._drivers.clock import monotonic, unix_time
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._engine.keys import KeySet
+from handfast._engine.moments import microseconds
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import (
     MAX_REASON_BYTES,
@@ -110,16 +111,24 @@ class Operations:
             if left:
                 time.sleep(pause)
 
-    def unhold(self, name: str, *, kind: HeldKind = "lock", reason: str = "released") -> bool:
+    def unhold(self, name: str, *, kind: HeldKind = "lock", reason: str = "released", only: Hold | None = None) -> bool:
         """End the hold on a name, also that of another operator, and serve the queue.
+
+        It ends the hold that there is when it is called: one that another operator sets in between goes on.
+
+        Example:
+            hold = hf.lock("report").status().hold
+            if hold and ask(f"End this: {hold}?"):
+                hf.unhold("report", only=hold)
 
         Args:
             name: As in `hold`.
             kind: As in `hold`.
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8.
+            only: End this hold, and no other one: as `hold` or a ``status()`` has returned it. By default whichever there is.
 
         Returns:
-            True if there was a hold.
+            True if the hold was ended; False if there was none, or another one goes on.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -128,7 +137,13 @@ class Operations:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self._driver.run(admin.unhold(self._permits(kind, name), check_reason(reason), self._driver.label), name)
+        from handfast.records import Hold
+
+        if only is not None and not isinstance(only, Hold):
+            raise TypeError(f"only must be a Hold or None, not {only!r}")
+        shown_us = None if only is None else microseconds(only.until)
+        steps = admin.unhold(self._permits(kind, name), check_reason(reason), self._driver.label, shown_us)
+        return self._driver.run(steps, name) == "done"
 
     def note(
         self,

@@ -14,6 +14,9 @@
 --
 -- TWICE and LATE it forgets admissions until the same time, and no later admission.
 -- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. Cut off behind a removal, that window
+--   has no sum, and the next call adds it up; the other windows are as they were. Cut off behind that, the queue is not
+--   served until the first waiter asks. The same call ends each of these.
 
 -- @include clock
 
@@ -26,8 +29,10 @@ local until_us = struct.unpack('<d', ARGV[1])
 -- @include inbox
 -- @include over
 -- @include turns
+-- @include limit_rights
 
 load_settings()
+require_act_rights()
 redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
 load_windows('', until_us)
 local _, _, goes_on = serve(nil, true)

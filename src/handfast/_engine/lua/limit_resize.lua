@@ -16,6 +16,9 @@
 -- LATE it overrides what was set in between: the last to arrive counts.
 -- MEMORY the first write is a HSET, which is refused at maxmemory. To set none begins with a HDEL, which passes, and so
 --   does the rest.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. Cut off behind the first HSET, rates
+--   that are set count, and may lack the TTL; rates that are removed count, and the note says that they do not. Cut off
+--   behind that, the queue is not served until the first waiter asks. The same call ends each of these.
 
 -- @include clock
 
@@ -27,8 +30,10 @@ local by, why, rates, cost = ARGV[2], ARGV[3], ARGV[4], 0
 -- @include inbox
 -- @include over
 -- @include turns
+-- @include limit_rights
 
 load_settings()
+require_act_rights()
 if ARGV[1] == '1' then
   redis.call('HSET', settings, 'rates', rates, 'last', note('resize', by, why))
   keep_settings(KEPT_MS)

@@ -13,6 +13,7 @@
 -- LATE after another client has adopted the lease, a status shows the former client and a revocation reaches it; the
 --   new client notices a revocation at the next renewal. After a release the script finds no holder and changes nothing.
 -- MEMORY the first write is a HDEL that removes nothing: it passes at maxmemory, and so does the rest.
+-- CUT the client is noted by a single HSET: cut off before it, the lease is as it was, and behind it nothing is left to do.
 
 -- @include clock
 -- @include record

@@ -2,24 +2,34 @@
 --
 -- KEYS state tokens
 -- ARGV times by reason owner
--- PACK times <dddd ttl_ms grace_ms known_us from
+-- PACK times <dddd ttl_ms grace_ms shown_us from
 -- REPLY held until_us holding left_us next_from
--- REPLY other
+-- REPLY other until_us
 -- REPLY ended was_held more
 --
--- ttl_ms counts from now, in place of an earlier hold's; 0 ends it, and serves the queue. What was done is noted with by
--- and reason, see lib/state.lua. owner is the text of the hold's record, as lib/record.lua says: no channels, the label of
--- the operator's client, and the reason as a word. With a grace_ms of 0 or more the holders are asked to end, as
--- permit_overtake.lua does it; -1 asks none. left_us is the time from now until the first of those holders is to be revoked, by
--- sending this again; -1 if none was asked. holding is how many hold the name. Of more than 100 holders next_from is
--- where to go on, else 0. more is 1 when 100 waiters were served: send it again.
--- With known_us, the end of a hold that was set before, nothing is set: the holders are asked again, from the lease end `from`
--- on. other: that hold is not in force any more, since it was ended or another one has taken its place.
+-- Its end tells a hold from others. shown_us is the end of the hold that the caller knows, 0 if it knows that there is
+-- none, -1 if it knows nothing. Where the name has another hold, or none, the reply is `other`, with the end of that hold or
+-- 0, and nothing is done.
+-- ttl_ms counts from now: the hold takes the place of an earlier one. What was done is noted with by and reason, see
+-- lib/state.lua. owner is the text of the hold's record, as lib/record.lua says: no channels, the label of the operator's
+-- client, and the reason as a word.
+-- With a grace_ms of 0 or more the holders are asked to end, as permit_overtake.lua does it; -1 asks none. With a ttl_ms of 0
+-- the hold stays as it is, and the holders are asked again, from the lease end `from` on. left_us is the time from now until
+-- the first of those holders is to be revoked, by sending this again; -1 if none was asked. holding is how many hold the
+-- name. Of more than 100 holders next_from is where to go on, else 0.
+-- With a ttl_ms of 0 and a grace_ms of -1 the hold ends, and the queue is served. So it is if there is no hold: was_held is 0
+-- then, whatever shown_us is. more is 1 when 100 waiters were served: send it again.
 --
--- TWICE the end is set anew; of an end by hand, there is no hold the second time. Leases of holders that were asked end
---   earlier, so of more than 100 holders next_from may be another one.
--- LATE it overrides what was set meanwhile; with known_us nothing is changed by it then.
+-- TWICE the end is set anew; with a shown_us of 0 or more the second time it is another hold, and the reply is `other`. Of an
+--   end by hand, there is no hold the second time. Leases of holders that were asked end earlier, so of more than 100
+--   holders next_from may be another one.
+-- LATE it overrides what was set meanwhile; with a shown_us of 0 or more nothing is changed by it then.
 -- MEMORY the first write is one that passes at maxmemory.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. The end of a hold is noted first: cut off
+--   there, the hold goes on, and the same call ends it. Cut off between the writes that take it away, it is still counted
+--   until all leases beside it end: no one gets in, and no permit is out twice. Cut off behind these, the queue is not served:
+--   the same call does it. Cut off while it is set, a hold is counted, and may not be there: likewise; one that it replaces
+--   goes on. Holders that were not asked yet are asked by the next call, and a hold is noted after that.
 
 -- @include clock
 -- @include record
@@ -33,31 +43,42 @@
 -- @include queue
 -- @include handoff
 -- @include hold
+-- @include permit_rights
 
 local MOST = 1000000000 -- permits of a hold
 
-local ttl_ms, grace_ms, known_us, from = struct.unpack('<dddd', ARGV[1])
+local ttl_ms, grace_ms, shown_us, from = struct.unpack('<dddd', ARGV[1])
 local by, reason, owner = ARGV[2], ARGV[3], ARGV[4]
+local sets, ends = ttl_ms > 0, ttl_ms == 0 and grace_ms < 0
+
+local function note(what)
+  redis.call('HSET', state, 'last', struct.pack('<d', now) .. what .. ' ' .. by .. ' ' .. reason)
+end
+
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
-if known_us > 0 and hold_end() ~= known_us then
-  return 'other '
+local its_end = hold_end() or 0
+if shown_us >= 0 and its_end ~= shown_us and not (ends and its_end == 0) then
+  return 'other ' .. struct.pack('<d', its_end)
 end
+require_act_rights()
 allow_at_maxmemory()
-sweep()
-local was_held = known_us == 0 and drop_lease(HOLD)
-if ttl_ms == 0 and known_us == 0 then
-  if was_held then
-    save()
-    redis.call('HSET', state, 'last', struct.pack('<d', now) .. 'unhold ' .. by .. ' ' .. reason)
-  end
-  return 'ended ' .. struct.pack('<dd', was_held and 1 or 0, (hand_over()))
+if ends and its_end > 0 then
+  note('unhold') -- first: a script that was cut off is sent again
 end
-local its_end = known_us
-if known_us == 0 then
+sweep()
+if ends then
+  if drop_lease(HOLD) then
+    save()
+  end
+  return 'ended ' .. struct.pack('<dd', its_end > 0 and 1 or 0, (hand_over()))
+end
+if sets then
   its_end = now + ttl_ms * 1000
   live_for(ttl_ms)
   soonest = out > 0 and math.min(soonest, its_end) or its_end
-  out = out + MOST
+  if not lease_of(HOLD) then -- an earlier hold is written over: cut off, it goes on
+    out = out + MOST
+  end
   save(HOLD, struct.pack('<ddddd', its_end, MOST, 0, 0, 0) .. owner .. string.format(' hold=%.0f', its_end))
   put(its_end, HOLD)
 end
@@ -65,8 +86,8 @@ local first_end, next_from = math.huge, 0
 if grace_ms >= 0 then
   first_end, next_from = ask_holders(grace_ms, by, reason, from)
 end
-if known_us == 0 then
-  redis.call('HSET', state, 'last', struct.pack('<d', now) .. 'hold ' .. by .. ' ' .. reason)
+if sets then
+  note('hold')
 elseif changed then
   save()
 end

@@ -12,6 +12,8 @@
 -- TWICE the limit is set, never added to.
 -- LATE it overrides one that was set in between: the last to arrive counts.
 -- MEMORY the first write is a HSET, which is refused at maxmemory; removing passes.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. Cut off behind the first write, the
+--   limit counts, without the note behind that, and the queue is not served until the next call of the name.
 
 -- @include clock
 -- @include record
@@ -21,8 +23,10 @@
 -- @include sweep
 -- @include queue
 -- @include handoff
+-- @include permit_rights
 
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+require_act_rights()
 set_limit = tonumber(ARGV[1])
 gives_back = set_limit == 0
 live_for(0)

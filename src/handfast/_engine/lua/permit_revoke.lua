@@ -15,6 +15,9 @@
 -- TWICE the second time those grants are gone, and no other lease is touched.
 -- LATE newer grants have larger fences and stay.
 -- MEMORY the first write is one that passes at maxmemory.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. Cut off behind a message, its lease
+--   is there, and the same call takes it; behind a lease, the others are there. What was taken is noted after the last
+--   one: cut off before, the same call counts and notes only those that it takes itself.
 
 -- @include clock
 -- @include record
@@ -27,6 +30,7 @@
 -- @include queue
 -- @include handoff
 -- @include hold
+-- @include permit_rights
 
 local up_to_fence, reason, from = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
@@ -34,6 +38,7 @@ local up_to_fence, reason, from = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local MAX_REVOKED = 1000
 
 load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+require_act_rights()
 allow_at_maxmemory()
 gives_back = true
 sweep()

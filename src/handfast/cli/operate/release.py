@@ -83,7 +83,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         fence = given["if_fence"] or found.status.fence
         if not given["yes"] and (count := _reached(found.status, fence)):
             _confirm(ctx, found, count)
-        count, failure = Named.of(found.kind, found.name).release(client, reason=given["reason"], fence=fence)
+        count, failure, _ = Named.of(found.kind, found.name).release(client, reason=given["reason"], fence=fence)
         tell_unaudited(failure)
         after = held(client, found.name, found.kind)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 from redis.exceptions import RedisError
 
-from handfast._watch.acts import hold_version, pause_version
+from handfast._watch.acts import NO_VERSION, hold_version, pause_version
 from handfast._watch.live import Row
 from handfast.arguments import HeldKind
 from handfast.cli.durations import parse_duration, span
@@ -73,7 +73,8 @@ def _hold(row: Row, status: LockStatus) -> Act:
 
     def hold(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
-        return row.named.hold(client, seconds=seconds, reason=reason).text(f"on hold for {span(seconds)}")
+        done = row.named.hold(client, seconds=seconds, reason=reason, version=NO_VERSION)
+        return done.text(f"on hold for {span(seconds)}")
 
     if status.hold is not None:
         return Act("End the hold; reason:", unhold)

@@ -83,7 +83,7 @@ const needsTime = (what) => what === "hold" || what === "pause";
 
 function given() {
   const { what, target: { kind, name, fence, version, hold_id, pause_id } } = asked;
-  return { kind, name, fence, version: { unhold: hold_id, resume: pause_id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
+  return { kind, name, fence, version: { hold: hold_id ?? "0", unhold: hold_id, resume: pause_id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
 }
 
 function showCommand() {

@@ -1,7 +1,7 @@
 -- turns: the queue of a limiter, which is served first come, first served.
 --
 -- USES now queue waiting rates set_rates windows remaining fits admit due has_subscriber publish remember
--- GIVES enter_queue leave_queue evict_waiters serve
+-- GIVES enter_queue leave_queue read_record evict_waiters serve
 --
 -- The sorted set `queue` has the tokens of the waiters, with their tickets. The hash `waiting` has a record of each:
 --
