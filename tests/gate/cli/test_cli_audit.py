@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from handfast import LeaseLost, NotCompleted, RateLimited
+from handfast._watch import acts as operators_acts
 from handfast.cli.operate import audit, forget, hold, limits, release, show
 from tests._support.helpers import eventually
+
+TIME = r"[-\d]+ [:\d]+"
 
 
 @pytest.fixture
@@ -39,6 +42,7 @@ def test_what_was_done_once_is_shown_forgotten_and_done_again(call, hf):
     assert (asks.exit_code, "confirm with --yes" in asks.stderr) == (64, True)
     done = call(forget.command, "nightly", "--reason", "bad data", "--yes", "--label", "ann")
     assert done.stdout == "once 'nightly' is forgotten: the next one does it again\n"
+    assert re.fullmatch(r"once 'nightly': done \d+\.\d s ago; 0 waiting\n", done.stderr)
     assert once.run(lambda: 2) == 2
     once.forget()
     again = call(forget.command, "nightly", "--reason", "bad data", "--yes")
@@ -184,10 +188,26 @@ def test_a_pause_or_resume_that_does_nothing_says_so(call, hf):
     assert shorter.exit_code == 0
     assert re.fullmatch(r"limiter 'x' is paused for (59m59s|1h00m) already: nothing was done\n", shorter.stdout)
     assert limiter.status().last.why == "first"
-    call(limits.resume, "x", "--reason", "well again")
+    done = call(limits.resume, "x", "--reason", "well again")
+    was = rf"it was paused until {TIME} UTC by \S+: first \(since {TIME} UTC\)"
+    assert re.fullmatch(rf"limiter 'x' is paused no more; {was}\n", done.stdout)
     assert call(limits.resume, "x", "--reason", "again").exit_code == 1
     assert (limiter.status().last.what, limiter.status().last.why) == ("resume", "well again")
     assert acts(call) == [("pause", "limiter", "x", "first"), ("resume", "limiter", "x", "well again")]
+
+
+def test_resume_leaves_a_pause_that_was_set_after_it_has_looked(call, hf, monkeypatch):
+    def version(status, known=operators_acts.pause_version):
+        limiter.pause(3600, reason="second")
+        return known(status)
+
+    limiter = hf.limiter("x", "3/min")
+    limiter.pause(60, reason="first")
+    monkeypatch.setattr(operators_acts, "pause_version", version)
+    done = call(limits.resume, "x", "--reason", "r")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "nothing was done: it is not the pause that was shown; it is now paused until" in done.stderr
+    assert (limiter.status().last.why, entries(call)) == ("second", [])
 
 
 def test_the_audit_has_what_was_set(call, hf):

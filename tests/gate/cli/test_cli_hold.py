@@ -10,10 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from handfast import AcquireTimeout
+from handfast._watch import acts
 from handfast.cli.operate.hold import hold, unhold
 from handfast.cli.operate.ls import command as ls
 from handfast.cli.operate.show import command as show
 from tests._support.helpers import eventually
+
+TIME = r"[-\d]+ [:\d]+"
 
 
 @pytest.fixture
@@ -43,7 +46,8 @@ def test_hold_lets_no_one_in_until_unhold(call, hf):
     assert call(ls, "--on-hold").stdout.count("\n") == call(ls).stdout.count("\n")
     (found,) = objects(call(ls, "--json", "--on-hold"))
     assert found["hold"]["by"] == "ops"
-    assert call(unhold, "report:1").stdout == "lock 'report:1' is on hold no more\n"
+    was = rf"it was on hold until {TIME} UTC by ops: DB \S*31mmigration \(since {TIME} UTC\)"
+    assert re.fullmatch(rf"lock 'report:1' is on hold no more; {was}\n", call(unhold, "report:1").stdout)
     again = call(unhold, "report:1")
     assert (again.exit_code, again.stderr) == (1, "handfast: 'report:1' is not on hold\n")
     assert call(ls, "--on-hold").exit_code == 1
@@ -62,6 +66,23 @@ def test_hold_takes_the_names_that_a_pattern_matches(call, hf):
     assert call(unhold, "report:*", "--kind", "semaphore").stdout.count("no more") == 2
     none = call(hold, "nothing*", "--for", "1m", "--reason", "x")
     assert (none.exit_code, none.stderr) == (1, "handfast: no lock is known that matches 'nothing*'\n")
+
+
+def test_unhold_leaves_a_hold_that_was_set_after_it_has_looked(call, hf, monkeypatch):
+    def version(hold, known=acts.hold_version):
+        hf.hold("a", 3600, reason="second")
+        return known(hold)
+
+    hf.hold("a", 60, reason="first")
+    monkeypatch.setattr(acts, "hold_version", version)
+    done = call(unhold, "a")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert re.fullmatch(
+        rf"handfast: lock 'a': nothing was done: it is not the hold that was shown; it is now on hold until {TIME} .*: second\n",
+        done.stderr,
+    )
+    assert hf.lock("a").status().hold.reason == "second"
+    assert hf.audit() == ()
 
 
 def test_hold_now_takes_the_leases_after_the_grace(call, hf):

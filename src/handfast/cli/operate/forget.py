@@ -52,7 +52,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Forget that NAME was done, so that the next one does it again.
 
     Of once: the result, or that a run began and did not end; a run that goes on records its result all the same. Of a
-    latch: which parts are done. Shows what is recorded and asks first. NAME is as `handfast ls` shows it.
+    latch: which parts are done. Shows what is recorded, and asks first; with --yes it only shows it. What is recorded after that
+    is not forgotten. NAME is as `handfast ls` shows it.
     """
     from handfast.cli.operate import table
 
@@ -60,11 +61,12 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         found = named(given["kind"], given)
         name = found.shown
         version = found.version(client)  # before what is shown: what is recorded in between is not forgotten
-        if not given["yes"]:
-            _confirm(ctx, f"{given['kind']} {name!r}: {found.state(client)}")
         if not version:
             click.echo(f"handfast: of {given['kind']} {name!r} nothing is recorded", err=True)
             ctx.exit(NOTHING)
+        click.echo(table.printable(f"{given['kind']} {name!r}: {found.state(client)}"), err=True)
+        if not given["yes"]:
+            _confirm(ctx)
         try:
             done = found.forget(client, reason=given["reason"], version=version)
         except ValueError as error:
@@ -74,11 +76,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     click.echo(f"{given['kind']} {name!r} is forgotten: the next one does it again")
 
 
-def _confirm(ctx: click.Context, shown: str) -> None:
-    from handfast.cli.operate import table
-
+def _confirm(ctx: click.Context) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("Standard input is no terminal: confirm with --yes.", ctx)
-    click.echo(table.printable(shown), err=True)
     if not click.confirm("\nForget it?", err=True):
         ctx.exit(NOTHING)

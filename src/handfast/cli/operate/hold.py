@@ -11,7 +11,16 @@ import click
 from handfast.arguments import HeldKind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from handfast.cli.operate.looking import NOTHING, connected, json_option, label_option, note, operator, reason_option
+from handfast.cli.operate.looking import (
+    NOTHING,
+    connected,
+    json_option,
+    label_option,
+    note,
+    operator,
+    reason_option,
+    tell_unaudited,
+)
 
 if TYPE_CHECKING:
     from handfast import Handfast, Hold
@@ -98,7 +107,10 @@ def _end_holders(client: Handfast, kind: Any, holds: Mapping[str, Hold], grace: 
     client._ask_to_end(ends, grace_milliseconds(grace), reason)  # noqa: SLF001 -- as above
 
 
-@click.command("unhold", epilog=EPILOG.format("the hold is over", "NAME was not on hold, or a pattern matches no name"))
+@click.command(
+    "unhold",
+    epilog=EPILOG.format("the hold is over", "no hold was ended, another one goes on, or a pattern matches no name"),
+)
 @_name
 @reason_option(default="released", show_default=True, help="Why: for `handfast show`.")
 @_kind
@@ -107,20 +119,30 @@ def _end_holders(client: Handfast, kind: Any, holds: Mapping[str, Hold], grace: 
 @namespace_option
 @click.pass_context
 def unhold(ctx: click.Context, /, **given: Any) -> None:
-    """End the hold on NAME, and serve those who wait."""
+    """End the hold on NAME, and serve those who wait. Says which hold it was: who had set it, when and why.
+
+    NAME may be a pattern, as of `handfast hold`.
+    """
+    from handfast._watch.acts import Named
+    from handfast.cli.operate import table
+
+    count = changed = 0
     with _client(given) as client:
-        ended = [
-            name
-            for name in _names(ctx, client, given)
-            if client.unhold(name, kind=given["kind"], reason=given["reason"])
-        ]
-        for name in ended:
-            note(client, "unhold", name, kind=given["kind"], reason=given["reason"])
-    for name in ended:
-        click.echo(f"{given['kind']} {name!r} is on hold no more")
-    if not ended:
+        for name in _names(ctx, client, given):
+            found = Named.of(given["kind"], name)
+            try:
+                done = found.unhold(client, reason=given["reason"])
+            except ValueError as error:
+                changed += 1
+                click.echo(f"handfast: {given['kind']} {name!r}: {table.printable(str(error))}", err=True)
+                continue
+            tell_unaudited(done.unaudited)
+            if done.taken:
+                count += 1
+                click.echo(f"{given['kind']} {name!r} is on hold no more; it was {table.printable(done.ended)}")
+    if not count and not changed:
         click.echo(f"handfast: {given['name']!r} is not on hold", err=True)
-    ctx.exit(0 if ended else NOTHING)
+    ctx.exit(0 if count and not changed else NOTHING)
 
 
 def _client(given: dict[str, Any]) -> Any:

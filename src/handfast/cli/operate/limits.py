@@ -10,7 +10,16 @@ import click
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S, ROUNDED_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.looking import NOTHING, connected, label_option, named, note, operator, reason_option
+from handfast.cli.operate.looking import (
+    NOTHING,
+    connected,
+    label_option,
+    named,
+    note,
+    operator,
+    reason_option,
+    tell_unaudited,
+)
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
@@ -61,16 +70,25 @@ def pause(**given: Any) -> None:
             _done(client, given, "pause", f"is paused for {span(seconds)}", duration=seconds)
 
 
-@click.command("resume", epilog=EPILOG.replace("  64", "   1  NAME was not paused\n  64"))
+@click.command("resume", epilog=EPILOG.replace("  64", "   1  NAME was not paused, or another pause goes on\n  64"))
 @_options
 @click.pass_context
 def resume(ctx: click.Context, /, **given: Any) -> None:
-    """End a pause of the limiter NAME, and admit those who wait and fit."""
+    """End a pause of the limiter NAME, and admit those who wait and fit. Says which pause it was: by whom, since when and why."""
+    from handfast.cli.operate import table
+
     with _client(given) as client:
-        if not _limiter(client, given, ANY_RATE).resume(reason=given["reason"]):
-            click.echo(f"handfast: limiter {named('limiter', given).shown!r} is not paused", err=True)
+        found = named("limiter", given)
+        try:
+            done = found.resume(client, reason=given["reason"])
+        except ValueError as error:
+            click.echo(f"handfast: limiter {found.shown!r}: {table.printable(str(error))}", err=True)
             ctx.exit(NOTHING)
-        _done(client, given, "resume", "is paused no more")
+    if not done.taken:
+        click.echo(f"handfast: limiter {found.shown!r} is not paused", err=True)
+        ctx.exit(NOTHING)
+    tell_unaudited(done.unaudited)
+    click.echo(f"limiter {found.shown!r} is paused no more; it was {table.printable(done.ended)}")
 
 
 @click.command("resize", epilog=EPILOG)
