@@ -23,7 +23,7 @@ from tests._support.apis import ASYNCIO, Api
 from tests._support.helpers import BOUND_S
 from tests._support.objects import OBJECTS, Sample
 
-__all__ = ["ALWAYS_ASKED", "OPERATED", "ROWS", "Row", "Visit", "until"]
+__all__ = ["ALWAYS_ASKED", "OPERATED", "ROWS", "Row", "Visit", "made", "until"]
 
 ALWAYS_ASKED = frozenset({"entered", "function", "user_error", "outage"})
 """Questions that a row can't refuse with ``no``: each answer there was a fault once."""
@@ -180,7 +180,7 @@ def _made(method: str, *args: Any, **fixed: Any) -> Callable[..., Any]:
     """Return what calls that method of a client."""
 
     def make(client: Any, name: str = "a", **options: Any) -> Any:
-        return getattr(client, method)(name, *args, **fixed, **options)
+        return getattr(client, method)(name, *args, **fixed | options)
 
     return make
 
@@ -225,7 +225,7 @@ ROWS: dict[str, Row] = {
     "lock": Row(_made("lock"), "lock"),
     "rlock": Row(_made("rlock"), "lock", reenters=True),
     "lock_all": Row(_lock_all, "lock", also=lambda there: there.lock("b").status().holding),
-    "semaphore": Row(_made("semaphore", 2), "semaphore", places=2),
+    "semaphore": Row(_made("semaphore", limit=2), "semaphore", places=2),
     "read": Row(lambda client, name="a", **options: client.rwlock(name, **options).read(), "rwlock", places=inf),
     "write": Row(lambda client, name="a", **options: client.rwlock(name, **options).write(), "rwlock"),
     "election": Row(_made("election"), "election"),
@@ -269,6 +269,11 @@ ROWS: dict[str, Row] = {
     "watch": Row(_made("group"), "group", run=lambda made, function: _each(made.watch(), function), loop="watches"),
 }
 """By the name that the matrix shows."""
+
+
+def made(kind: str, client: Any, name: str = "a", *, places: int | None = None, **options: Any) -> Any:
+    """Return what a row makes; of a semaphore, with so many places."""
+    return ROWS[kind].make(client, name, **options, **{"limit": places} if places and kind == "semaphore" else {})
 
 
 # --- callers

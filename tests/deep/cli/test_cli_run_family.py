@@ -15,35 +15,31 @@ from handfast.cli.taking.messages import describe_conflict
 from handfast.cli.taking.notice import describe_wait
 from handfast.cli.taking.options import Options
 from tests._support.engine import Engine
+from tests._support.kinds import ROWS
 from tests._support.running import BOUND, CAT, HANDFAST, done, line_of, ready, starting, until_queued
 
 US = re.escape(f"{os.uname().nodename}:{os.getpid()}")
 """The label of this process."""
 
-KINDS = {
-    "plain": ([], lambda hf: hf.lock("job")),
-    "slots": (["--slots", "2"], lambda hf: hf.semaphore("job", 2)),
-    "shared": (["-s"], lambda hf: hf.rwlock("job").read()),
-    "exclusive": (["-x"], lambda hf: hf.rwlock("job").write()),
-}
-"""The options of each kind of run, and the primitive that it acquires."""
+WORDS = {"lock": [], "semaphore": ["--slots", "2"], "read": ["-s"], "write": ["-x"]}
+"""The options of each kind of run, by the row of what it acquires."""
 
 BUSY = {
-    "plain": lambda hf: [hf.lock("job")],
-    "slots": lambda hf: [hf.semaphore("job", 2)] * 2,
-    "shared": lambda hf: [hf.rwlock("job").write()],
-    "exclusive": lambda hf: [hf.rwlock("job").read()],
+    "lock": lambda hf: [hf.lock("job")],
+    "semaphore": lambda hf: [hf.semaphore("job", 2)] * 2,
+    "read": lambda hf: [hf.rwlock("job").write()],
+    "write": lambda hf: [hf.rwlock("job").read()],
 }
 """What must be held for a run of each kind to wait."""
 
 REASONS = {
-    "plain": f"'job' is held by {US} for 0.0s",
-    "slots": f"all 2 slots of 'job' are taken: {US} for 0.0s, {US} for 0.0s",
-    "shared": f"'job' is held exclusively by {US} for 0.0s",
-    "exclusive": f"'job' is shared by {US} for 0.0s",
+    "lock": f"'job' is held by {US} for 0.0s",
+    "semaphore": f"all 2 slots of 'job' are taken: {US} for 0.0s, {US} for 0.0s",
+    "read": f"'job' is held exclusively by {US} for 0.0s",
+    "write": f"'job' is shared by {US} for 0.0s",
 }
 
-NEW = pytest.mark.parametrize("kind", ["slots", "shared", "exclusive"])
+NEW = pytest.mark.parametrize("kind", ["semaphore", "read", "write"])
 
 
 @pytest.fixture
@@ -111,14 +107,14 @@ def test_run_waits_by_its_own_number_of_slots(run, hf, take):
     assert done(run("--slots", "3", "-n", "--", "true"))[0] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WORDS)
 def test_run_ignores_holders_of_other_kinds(run, hf, take, kind):
-    sides = {"shared", "exclusive"}
-    unseen = [other for other in ("plain", "slots", "shared") if other != kind and not {other, kind} <= sides]
+    sides = {"read", "write"}
+    unseen = [other for other in ("lock", "semaphore", "read") if other != kind and not {other, kind} <= sides]
     for other in unseen:
         take(BUSY[other](hf))
     assert len(unseen) == 2
-    assert done(run(*KINDS[kind][0], "-n", "--", "true"))[0] == 0
+    assert done(run(*WORDS[kind], "-n", "--", "true"))[0] == 0
 
 
 # All kinds
@@ -127,7 +123,7 @@ def test_run_ignores_holders_of_other_kinds(run, hf, take, kind):
 @NEW
 def test_nonblock_run_names_the_holders(run, hf, take, kind):
     take(BUSY[kind](hf))
-    code, out, err = done(run(*KINDS[kind][0], "-n", "-E", "9", "--", "echo", "no"))
+    code, out, err = done(run(*WORDS[kind], "-n", "-E", "9", "--", "echo", "no"))
     assert (code, out) == (9, "")
     assert re.fullmatch(f"handfast: {REASONS[kind]}\n", re.sub(r"for \d+\.\ds", "for 0.0s", err))
 
@@ -135,23 +131,23 @@ def test_nonblock_run_names_the_holders(run, hf, take, kind):
 @NEW
 def test_run_leaves_the_queue_after_its_wait_limit(run, hf, take, kind):
     held = take(BUSY[kind](hf))
-    code, _, err = done(run(*KINDS[kind][0], "-w", "0.05", "--", "echo", "no"))
+    code, _, err = done(run(*WORDS[kind], "-w", "0.05", "--", "echo", "no"))
     assert (code, err.split("; ")[1]) == (75, "gave up after 0.05s\n")
-    status = KINDS[kind][1](hf).status()
+    status = ROWS[kind].make(hf, "job").status()
     assert (len(status.holders), len(status.waiters)) == (len(held), 0)
 
 
 @NEW
 def test_skip_ok_exits_0_silently(run, hf, take, kind):
     take(BUSY[kind](hf))
-    assert done(run(*KINDS[kind][0], "--skip-ok", "--", "echo", "no")) == (0, "", "")
+    assert done(run(*WORDS[kind], "--skip-ok", "--", "echo", "no")) == (0, "", "")
 
 
 @NEW
 def test_signal_during_the_wait_leaves_no_waiter(run, hf, take, kind):
     held = take(BUSY[kind](hf))
-    wanted = KINDS[kind][1](hf)
-    process = run(*KINDS[kind][0], "--", "echo", "no")
+    wanted = ROWS[kind].make(hf, "job")
+    process = run(*WORDS[kind], "--", "echo", "no")
     until_queued(wanted)
     process.send_signal(signal.SIGTERM)
     assert done(process) == (128 + signal.SIGTERM, "", "")
@@ -163,9 +159,9 @@ def test_signal_during_the_wait_leaves_no_waiter(run, hf, take, kind):
 @NEW
 def test_command_gets_its_lease_and_ends_when_it_is_lost(run, hf, kind):
     script = "echo $HANDFAST_NAME $HANDFAST_FENCE $HANDFAST_TOKEN; exec cat"
-    process = run(*KINDS[kind][0], "--label", "me", "--ttl", "9", "--", "sh", "-c", script)
+    process = run(*WORDS[kind], "--label", "me", "--ttl", "9", "--", "sh", "-c", script)
     name, fence, token = line_of(process).split()
-    wanted = KINDS[kind][1](hf)
+    wanted = ROWS[kind].make(hf, "job")
     (holder,) = wanted.status().holders
     assert (name, int(fence), token[:8], holder.label) == ("job", holder.fence, holder.token, "me")
     assert 0 < holder.remaining <= 9

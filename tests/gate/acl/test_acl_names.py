@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import redis
 from redis.crc import key_slot
 
-from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
+from handfast._kinds import KINDS
 from handfast.acl import NAMESPACED, rights_for
 from handfast.compat._shared import beside
 from handfast.fencing import guard_key
@@ -23,14 +23,10 @@ PIECES = [
 ]
 """Pieces that names are made of: the characters of keys, hash tags, percent-encoding and patterns."""
 
-KINDS = {
-    "lock": PARTS,
-    "semaphore": PARTS,
-    "rwlock": PARTS,
-    "autocomplete": ("exact", "folded", "exact_ranked", "exact_ranked:ranks", "folded_ranked", "folded_ranked:ranks"),
-    "scores": ("members", "answer:t"),
-}
-"""The parts of the keys of each kind."""
+PARTS = sorted(
+    {part for kind in KINDS.values() for part in kind.parts} | {"tokens", "window:1000", "exact_ranked:ranks"}
+)
+"""Parts of keys: those of each kind by which its names are found, and some in each form."""
 
 KEY = re.compile(r"\{([^:{}]+):([^:{}]+):([^{}]+)\}:(.+)")
 KEY_IN_BRACES = re.compile(r"\{([^:{}]+)\}:([^:{}]+):([^:{}]+):(.+)")
@@ -63,9 +59,9 @@ def test_each_name_has_keys_of_its_own_in_one_slot_which_its_own_rights_alone_op
     spaces = sorted({hostile(chance) for _ in range(200)})
     opened = {space: prefixes(NAMESPACED, space) for space in spaces}
     for _ in range(2000):
-        space, kind, name = chance.choice(spaces), chance.choice(list(KINDS)), hostile(chance)
+        space, kind, name = chance.choice(spaces), chance.choice([*KINDS]), hostile(chance)
         place = KeySet(space, kind, name)
-        keys = {part: place.key(part) for part in KINDS[kind]}
+        keys = {part: place.key(part) for part in PARTS}
         assert [read(key) for key in keys.values()] == [(space, kind, name, part) for part in keys]
         assert len({key_slot(key.encode()) for key in keys.values()}) == 1
         words = *keys.values(), inbox_channel(space, "c", 1), control_channel(space, "c")

@@ -14,18 +14,10 @@ from handfast._drivers.sync import driver, performing, renewer
 from handfast.testing import FaultProxy, interrupt_everywhere, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually, eventually_async, more
+from tests._support.kinds import ROWS
 
 OURS = [driver, performing, renewer, lease_module, primitive]
-
-KINDS = {
-    "lock": lambda client, **options: client.lock("a", **options),
-    "semaphore": lambda client, **options: client.semaphore("a", 3, **options),
-    "read": lambda client, **options: client.rwlock("a", **options).read(),
-    "write": lambda client, **options: client.rwlock("a", **options).write(),
-    "election": lambda client, **options: client.election("a", **options),
-}
-
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", ["lock", "semaphore", "read", "write", "election"])
 
 
 def holders(raw, name="a"):
@@ -34,7 +26,7 @@ def holders(raw, name="a"):
 
 @kinds
 async def test_a_lease_travels_from_one_client_to_another(here, there, raw, kind):
-    lease = await KINDS[kind](here).acquire()
+    lease = await ROWS[kind].make(here).acquire()
     token = await lease.detach()
     assert isinstance(token, str)
     assert token.split() == [token]
@@ -45,8 +37,8 @@ async def test_a_lease_travels_from_one_client_to_another(here, there, raw, kind
     with pytest.raises(NotHeld):
         await lease.detach()
     assert await lease.release() is False
-    assert (await KINDS[kind](here).status()).holders, "it is still taken"
-    adopted = await KINDS[kind](there, ttl=60).adopt(token)
+    assert (await ROWS[kind].make(here).status()).holders, "it is still taken"
+    adopted = await ROWS[kind].make(there, ttl=60).adopt(token)
     assert type(adopted._thing if hasattr(adopted, "_thing") else adopted) is type(
         lease._thing if hasattr(lease, "_thing") else lease
     )
@@ -54,19 +46,19 @@ async def test_a_lease_travels_from_one_client_to_another(here, there, raw, kind
     assert 30 < adopted.remaining() <= 60
     adopted.check()
     assert await adopted.release() is True
-    assert not (await KINDS[kind](here).status()).holders
+    assert not (await ROWS[kind].make(here).status()).holders
 
 
 @kinds
 async def test_who_adopts_a_lease_is_shown_and_told_that_it_was_taken_away(here, there, raw, kind):
-    lease = await KINDS[kind](here).acquire()
-    adopted = await KINDS[kind](there).adopt(await lease.detach())
-    (holder,) = (await KINDS[kind](here).status()).holders
+    lease = await ROWS[kind].make(here).acquire()
+    adopted = await ROWS[kind].make(there).adopt(await lease.detach())
+    (holder,) = (await ROWS[kind].make(here).status()).holders
     assert holder.label == there._driver.label
     assert (holder.fence, holder.token) == (adopted.fence, adopted.token[: len(holder.token)])
     channel = f"hf:control:{holder.owner.partition('.')[0]}"
     await eventually_async(lambda: raw.pubsub_numsub(channel)[0][1])
-    revoker = here.rwlock("a") if kind in {"read", "write"} else KINDS[kind](here)
+    revoker = here.rwlock("a") if kind in {"read", "write"} else ROWS[kind].make(here)
     assert await revoker.force_release(reason="moved on") == 1
     await eventually_async(lambda: adopted.lost)
     with pytest.raises(LeaseLost, match="moved on"):

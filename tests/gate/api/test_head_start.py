@@ -11,26 +11,22 @@ from handfast import QueueFull
 from tests._support.apis import take, until_queued
 from tests._support.family import NOWHERE, Holders
 from tests._support.helpers import eventually_async
+from tests._support.kinds import made
 
-KINDS = {
-    "lock": lambda client, **options: client.lock("a", **options),
-    "rlock": lambda client, **options: client.rlock("a", **options),
-    "semaphore": lambda client, **options: client.semaphore("a", 1, **options),
-    "write": lambda client, **options: client.rwlock("a", **options).write(),
-}
-kinds = pytest.mark.parametrize("kind", KINDS)
+KINDS_WITH = ["lock", "rlock", "semaphore", "write"]
+kinds = pytest.mark.parametrize("kind", KINDS_WITH)
 
 
 @kinds
 async def test_a_head_start_passes_those_who_came_within_it(here, there, raw, kind):
-    plain, urgent = KINDS[kind](here), KINDS[kind](there, head_start=60)
+    plain, urgent = made(kind, here, places=1), made(kind, there, places=1, head_start=60)
     async with asyncio.TaskGroup() as tasks:
         holders = Holders(tasks, plain)
         holders.tasks["first"] = tasks.create_task(holders._hold("first", plain, {}))
         await holders.become("first")
-        await holders.queue("plain", KINDS[kind](here))
+        await holders.queue("plain", made(kind, here, places=1))
         await holders.queue("urgent", urgent)
-        await holders.queue("more urgent", KINDS[kind](there), head_start=timedelta(hours=1))
+        await holders.queue("more urgent", made(kind, there, places=1), head_start=timedelta(hours=1))
         await holders.queue("a little", urgent, head_start=0.000_001)
         waiters = (await plain.status()).waiters
         assert [one.head_start for one in waiters] == [3600.0, 60.0, 0.0, 0.000_001]
@@ -105,11 +101,11 @@ async def test_a_full_queue_counts_requests_with_a_head_start(here, there):
 @pytest.mark.parametrize("head_start", [-1, 86_401, float("nan"), "1", True])
 async def test_a_bad_head_start_is_refused_before_any_io(api, head_start):
     async with api.client(NOWHERE) as client:
-        for kind in KINDS.values():
+        for kind in KINDS_WITH:
             with pytest.raises((TypeError, ValueError), match="head_start must"):
-                kind(client, head_start=head_start)
+                made(kind, client, head_start=head_start)
             with pytest.raises((TypeError, ValueError), match="head_start must"):
-                await kind(client).acquire(head_start=head_start)
+                await made(kind, client).acquire(head_start=head_start)
         with pytest.raises((TypeError, ValueError), match="head_start must"):
             client.once("a", head_start=head_start)
         with pytest.raises((TypeError, ValueError), match="head_start must"):

@@ -12,22 +12,19 @@ from handfast.testing import FaultProxy, script
 from tests._support.apis import take, until_queued
 from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually_async, settled
+from tests._support.kinds import ROWS
 
 SOON_S = 0.3
 """A hold in seconds that is to end."""
 
-KINDS = {
-    "lock": lambda client: client.lock("a"),
-    "semaphore": lambda client: client.semaphore("a", 2),
-    "rwlock": lambda client: client.rwlock("a").read(),
-    "election": lambda client: client.election("a"),
-}
-kinds = pytest.mark.parametrize("kind", KINDS)
+rows = pytest.mark.parametrize(
+    "row", [ROWS[name] for name in ("lock", "semaphore", "read", "election")], ids=lambda row: row.of
+)
 
 
-@kinds
-async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, kind):
-    made = KINDS[kind]
+@rows
+async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, row):
+    made, kind = row.make, row.of
     async with asyncio.TaskGroup() as tasks:
         async with made(here) as lease:
             hold = await there.hold("a", 60, kind=kind, reason="DB migration")
@@ -53,12 +50,12 @@ async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, kind)
     assert (last.what, last.by, last.why) == ("unhold", here._driver.label, "released")
 
 
-@kinds
-async def test_it_ends_by_itself_and_the_first_that_waits_is_served(here, there, kind):
-    await there.hold("a", SOON_S, kind=kind, reason="short")
-    async with KINDS[kind](here).acquire(timeout=20) as lease:
+@rows
+async def test_it_ends_by_itself_and_the_first_that_waits_is_served(here, there, row):
+    await there.hold("a", SOON_S, kind=row.of, reason="short")
+    async with row.make(here).acquire(timeout=20) as lease:
         assert lease.waited > SOON_S / 2
-    assert (await KINDS[kind](here).status()).hold is None
+    assert (await row.make(here).status()).hold is None
 
 
 async def test_a_key_of_once_is_not_run_meanwhile_and_an_old_result_counts(api, here, there):

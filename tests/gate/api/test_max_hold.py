@@ -11,22 +11,14 @@ import pytest
 
 from handfast import LeaseLost
 from tests._support.helpers import BOUND_S, eventually_async
+from tests._support.kinds import ROWS
 
-KINDS = {
-    "lock": lambda client, **options: client.lock("a", **options),
-    "rlock": lambda client, **options: client.rlock("a", **options),
-    "lock_all": lambda client, **options: client.lock_all(["a", "b"], **options),
-    "semaphore": lambda client, **options: client.semaphore("a", 2, **options),
-    "read": lambda client, **options: client.rwlock("a", **options).read(),
-    "write": lambda client, **options: client.rwlock("a", **options).write(),
-}
-
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", ["lock", "rlock", "lock_all", "semaphore", "read", "write"])
 
 
 @kinds
 async def test_no_ttl_is_longer(here, kind):
-    async with KINDS[kind](here, ttl=600, max_hold=100) as lease:
+    async with ROWS[kind].make(here, ttl=600, max_hold=100) as lease:
         assert 90 < lease.remaining() <= 100
         assert not lease.lost
 
@@ -42,10 +34,10 @@ async def test_extend_does_not_last_longer(here, raw):
 @kinds
 async def test_a_block_that_lasts_longer_has_lost_its_lease_and_the_next_one_gets_in(here, there, kind):
     with pytest.raises(LeaseLost, match=r"was lost: it was held for max_hold, 0\.05 s"):
-        async with KINDS[kind](here, ttl=60, max_hold=0.05) as lease:
+        async with ROWS[kind].make(here, ttl=60, max_hold=0.05) as lease:
             await eventually_async(lambda: lease.lost)
     assert lease.held_for == pytest.approx(0.05)
-    async with KINDS[kind](there).acquire(timeout=BOUND_S) as after:
+    async with ROWS[kind].make(there).acquire(timeout=BOUND_S) as after:
         assert after.fence > lease.fence
 
 
@@ -54,9 +46,9 @@ async def test_a_block_that_lasts_longer_has_lost_its_lease_and_the_next_one_get
 def test_what_is_out_of_range_is_refused_before_anything_is_sent(api, kind, wrong):
     client = api.client("redis://nowhere.invalid")
     with pytest.raises(ValueError, match="max_hold must be"):
-        KINDS[kind](client, max_hold=wrong)
+        ROWS[kind].make(client, max_hold=wrong)
     with pytest.raises(TypeError, match="max_hold must be"):
-        KINDS[kind](client, max_hold="60")
+        ROWS[kind].make(client, max_hold="60")
     with pytest.raises(ValueError, match="max_hold must be"):
         client.once("a", max_hold=wrong)
 

@@ -18,6 +18,7 @@ from handfast._drivers.sync.null import SyncNullDriver
 from handfast.testing import deactivate
 from tests._support.apis import ASYNCIO
 from tests._support.helpers import eventually_async
+from tests._support.kinds import ROWS
 
 SOON = timedelta(milliseconds=10)
 """After this a lease without renewal has ended. One that is renewed is so when it is asked, however late that is."""
@@ -34,25 +35,15 @@ async def client(request, api):
     await made.close()
 
 
-KINDS = {
-    "lock": lambda client, **options: client.lock("a", **options),
-    "rlock": lambda client, **options: client.rlock("a", **options),
-    "lock_all": lambda client, **options: client.lock_all(["a", "b", "c"], **options),
-    "semaphore": lambda client, **options: client.semaphore("a", 1, **options),
-    "read": lambda client, **options: client.rwlock("a", **options).read(),
-    "write": lambda client, **options: client.rwlock("a", **options).write(),
-}
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rlock"])
+@pytest.mark.parametrize("kind", ["lock", "lock_all", "semaphore", "read", "write"])
 async def test_every_acquire_is_granted_and_fences_grow(client, kind):
-    first = await KINDS[kind](client).acquire()
-    async with KINDS[kind](client, ttl=60).acquire(timeout=0) as second:
+    first = await ROWS[kind].make(client).acquire()
+    async with ROWS[kind].make(client, ttl=60).acquire(timeout=0) as second:
         assert second.fence >= first.fence
         assert 0 < second.remaining() <= 60
         await second.extend(90)
         assert 60 < second.remaining() <= 90
-    third = await KINDS[kind](client).try_acquire()
+    third = await ROWS[kind].make(client).try_acquire()
     assert third.fence > first.fence
     for lease in (first, third):
         assert await lease.release() is True

@@ -13,19 +13,10 @@ import pytest
 from handfast import AcquireTimeout, AsyncHandfast, QueueFull
 from tests._support.apis import SYNC, until_queued
 from tests._support.helpers import more, settled
+from tests._support.kinds import made
 from tests._support.listings import commands
 
 NOWHERE = "redis://127.0.0.1:1"
-
-KINDS = {
-    "lock": lambda client, name, **options: client.lock(name, **options),
-    "rlock": lambda client, name, **options: client.rlock(name, **options),
-    "semaphore": lambda client, name, **options: client.semaphore(name, 1, **options),
-    "read": lambda client, name, **options: client.rwlock(name, **options).read(),
-    "write": lambda client, name, **options: client.rwlock(name, **options).write(),
-    "lock_all": lambda client, name, **options: client.lock_all([name, f"{name}/other"], **options),
-}
-"""Each makes a primitive."""
 
 kinds = pytest.mark.parametrize("kind", ["lock", "write", *more("rlock", "semaphore", "read", "lock_all")])
 
@@ -42,7 +33,7 @@ def blocker(kind):
 async def test_an_acquire_that_is_not_awaited_warns_where_it_was_forgotten(kind):
     async with AsyncHandfast(NOWHERE) as client:
         with pytest.warns(RuntimeWarning, match="acquire' was never awaited") as caught:
-            KINDS[kind](client, "a").acquire()
+            made(kind, client).acquire()
     assert caught[0].filename == __file__
 
 
@@ -51,8 +42,8 @@ async def test_an_acquire_that_is_not_awaited_warns_where_it_was_forgotten(kind)
 
 @kinds
 async def test_the_timeout_of_an_object_holds_in_blocks_and_for_acquire(here, there, raw, kind):
-    primitive = KINDS[kind](here, "a", timeout=0.05)
-    async with KINDS[blocker(kind)](there, "a"):
+    primitive = made(kind, here, places=1, timeout=0.05)
+    async with made(blocker(kind), there, places=1):
         with pytest.raises(AcquireTimeout, match=r"within 0\.05 s") as blocked:
             async with primitive:
                 pytest.fail("the block ran")
@@ -97,7 +88,7 @@ async def test_without_time_to_wait_acquire_takes_one_round_trip(here, there, ra
 @pytest.mark.parametrize(("timeout", "error"), [(math.nan, ValueError), ("1", TypeError), (True, TypeError)])
 def test_a_wrong_timeout_of_an_object_is_refused_at_once(api, kind, timeout, error):
     with pytest.raises(error, match="timeout must be"):
-        KINDS[kind](api.handfast(NOWHERE), "a", timeout=timeout)
+        made(kind, api.handfast(NOWHERE), timeout=timeout)
 
 
 # --- decorated functions
@@ -105,11 +96,11 @@ def test_a_wrong_timeout_of_an_object_is_refused_at_once(api, kind, timeout, err
 
 @kinds
 async def test_a_decorated_function_waits_no_longer_than_its_timeout(api, plain, there, kind):
-    primitive, calls = KINDS[kind](plain, "a", timeout=0.05), []
+    primitive, calls = made(kind, plain, places=1, timeout=0.05), []
     raises = primitive(api.function(lambda: calls.append("raises")))
     longer = primitive(timeout=0.07)(api.function(lambda: calls.append("longer")))
     skips = primitive(on_busy="skip")(api.function(lambda: calls.append("skips") or "done"))
-    async with KINDS[blocker(kind)](there, "a"):
+    async with made(blocker(kind), there, places=1):
         for function, seconds in ((raises, 0.05), (longer, 0.07)):
             with pytest.raises(AcquireTimeout, match=rf"within {seconds} s"):
                 await settled(function())
@@ -164,10 +155,12 @@ async def test_a_template_is_filled_with_the_arguments_of_each_call(api, plain, 
 
     async def names(order_id, *, order=None):
         found = {"lock": [], "semaphore": [], "rwlock": []}
-        for one in (f"order:{order_id}", f"order:{order_id}/other", f"order:{order_id}:7"):
-            for made in (there.lock(one), there.semaphore(one, 1), there.rwlock(one)):
-                if (await made.status()).holders:
-                    found[type(made._thing if api is SYNC else made).__name__.removeprefix("Async").lower()].append(one)
+        for one in (f"order:{order_id}", f"order:{order_id}:7", "b"):
+            for primitive in (there.lock(one), there.semaphore(one, 1), there.rwlock(one)):
+                if (await primitive.status()).holders:
+                    found[
+                        type(primitive._thing if api is SYNC else primitive).__name__.removeprefix("Async").lower()
+                    ].append(one)
         held.append([name for group in found.values() for name in group])
 
     if api is SYNC:
@@ -177,14 +170,12 @@ async def test_a_template_is_filled_with_the_arguments_of_each_call(api, plain, 
             asyncio.run_coroutine_threadsafe(names(order_id, order=order), loop).result(10)
     else:
         body = names
-    one = KINDS[kind](plain, "order:{order_id}")(body)
-    two = KINDS[kind](plain, "order:{order_id}:{order.number}")(body)
+    one = made(kind, plain, "order:{order_id}")(body)
+    two = made(kind, plain, "order:{order_id}:{order.number}")(body)
     for call in (lambda: one(1), lambda: one(order_id="2"), lambda: two(3, order=SimpleNamespace(number=7))):
         await (asyncio.to_thread(call) if api is SYNC else call())
     expected = [["order:1"], ["order:2"], ["order:3:7"]]
-    if kind == "lock_all":
-        expected = [["order:1", "order:1/other"], ["order:2", "order:2/other"], ["order:3:7"]]
-    assert held == expected
+    assert held == ([[*names, "b"] for names in expected] if kind == "lock_all" else expected)
 
 
 async def test_defaults_count_and_doubled_braces_are_braces(api, plain, there):

@@ -14,13 +14,10 @@ from handfast.cli.acquire import command as acquire
 from handfast.cli.operate.extend import command as extend
 from handfast.cli.operate.release import command as release
 from handfast.cli.supervision.signals import Interrupted
+from tests._support.kinds import ROWS
 
-KINDS = {
-    "lock": ([], lambda client: client.lock("a")),
-    "semaphore": (["--slots", "2"], lambda client: client.semaphore("a", 2)),
-    "read": (["-s"], lambda client: client.rwlock("a").read()),
-    "write": (["-x"], lambda client: client.rwlock("a").write()),
-}
+WORDS = {"lock": [], "semaphore": ["--slots", "2"], "read": ["-s"], "write": ["-x"]}
+"""The options of the command, by the row of what it acquires."""
 
 
 @pytest.fixture
@@ -33,9 +30,9 @@ def call(server, raw):
     return call
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WORDS)
 def test_one_step_takes_a_name_and_others_extend_and_release_it(call, hf, kind):
-    words, primitive = KINDS[kind]
+    words, primitive = WORDS[kind], ROWS[kind].make
     taken = call(acquire, "a", "--ttl", "10m", *words)
     assert (taken.exit_code, taken.stderr) == (0, "")
     token = taken.stdout.removesuffix("\n")

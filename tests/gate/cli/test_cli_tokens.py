@@ -8,16 +8,9 @@ from click.testing import CliRunner
 from handfast.cli.operate.extend import command as extend
 from handfast.cli.operate.release import command as release
 from tests._support.helpers import eventually
+from tests._support.kinds import ROWS
 
-KINDS = {
-    "lock": lambda client: client.lock("a"),
-    "semaphore": lambda client: client.semaphore("a", 2),
-    "read": lambda client: client.rwlock("a").read(),
-    "write": lambda client: client.rwlock("a").write(),
-    "election": lambda client: client.election("a"),
-}
-
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", ["lock", "semaphore", "read", "write", "election"])
 
 
 @pytest.fixture
@@ -31,13 +24,13 @@ def call(server, raw):
 
 
 def remaining(kind, hf):
-    [holder] = KINDS[kind](hf).status().holders
+    [holder] = ROWS[kind].make(hf).status().holders
     return holder.remaining
 
 
 @kinds
 def test_a_detached_lease_is_extended_and_released(call, hf, kind):
-    token = KINDS[kind](hf).acquire().detach()
+    token = ROWS[kind].make(hf).acquire().detach()
     extended = call(extend, "a", "--token", token, "--ttl", "10m")
     assert (extended.exit_code, extended.output) == (0, "")
     assert 590 < remaining(kind, hf) <= 600
@@ -45,7 +38,7 @@ def test_a_detached_lease_is_extended_and_released(call, hf, kind):
     assert remaining(kind, hf) > 590, "it never gets shorter"
     released = call(release, "a", "--token", token)
     assert (released.exit_code, released.output) == (0, "")
-    assert not KINDS[kind](hf).status().holders
+    assert not ROWS[kind].make(hf).status().holders
     for command in (extend, release):
         words = ["--ttl", "1s"] if command is extend else []
         over = call(command, "a", "--token", token, *words)
