@@ -12,18 +12,34 @@ import contextlib
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, Literal
 
+import handfast._api.sync
+import handfast._drivers
+import handfast._engine.exchange
+import handfast._protocol
 from handfast import Handfast
+from handfast.testing import Run, cancel_everywhere, interrupt_everywhere
 from tests._support.apis import ASYNCIO, Api
-from tests._support.helpers import BOUND_S
+from tests._support.helpers import BOUND_S, awaited
 from tests._support.objects import OBJECTS, Sample
 
-__all__ = ["ALWAYS_ASKED", "OPERATED", "ROWS", "Row", "Visit", "made", "until"]
+__all__ = [
+    "ALWAYS_ASKED",
+    "OPERATED",
+    "ROWS",
+    "Row",
+    "Visit",
+    "begin",
+    "kept_out",
+    "made",
+    "stopped_everywhere",
+    "until",
+]
 
 ALWAYS_ASKED = frozenset({"entered", "function", "user_error", "outage"})
 """Questions that a row can't refuse with ``no``: each answer there was a fault once."""
@@ -37,7 +53,7 @@ POLL_S = 0.002
 QUICK = {"every": 0.05}
 """Items are assigned within a few milliseconds."""
 
-BLOCK_ONLY = ("entered", "nested")
+BLOCK_ONLY = ("entered", "nested", "interrupted", "given_up", "without_server")
 """The questions of a policy that is entered otherwise, and then is as its object."""
 
 FUNCTION_ONLY = ("function", "user_error")
@@ -58,11 +74,17 @@ def _holding(kind: str, there: Handfast) -> int:
     return holding
 
 
+def _owned(partition: Any) -> int:
+    """Return how many items have an owner, and how many workers there are."""
+    owners: int = sum(owner is not None for owner in partition.owners().values())
+    return owners + int(partition._group.size())
+
+
 BUSY: dict[str, Callable[[Any], int]] = {
     **{kind: partial(_holding, kind) for kind in OPERATED},
     "once": lambda there: there.once("a").status().state == "running",
     "group": lambda there: there.group("a").size(),
-    "partition": lambda there: sum(owner is not None for owner in there.partition("a", ["x", "y"]).owners().values()),
+    "partition": lambda there: _owned(there.partition("a", ["x", "y"])),
     "debounce": lambda there: there.debounce("a", 1.0).status().items,
     "limiter": lambda _: 0,
 }
@@ -190,7 +212,7 @@ def _lock_all(client: Any, name: str = "a", **options: Any) -> Any:
 
 
 def _together(client: Any, name: str = "a", **options: Any) -> Any:
-    return client.together(client.lock(name), client.semaphore("b", 1), **options)
+    return client.together(client.lock(name), client.semaphore("b", 1), client.limiter("c", "1000/h"), **options)
 
 
 def _serving(client: Any, name: str = "a") -> Any:
@@ -277,6 +299,39 @@ def made(kind: str, client: Any, name: str = "a", *, places: int | None = None, 
 
 
 # --- callers
+
+ALL_PLACES = {"semaphore": {"permits": 2}}
+"""By the kind of the name: what a request for all places says. Of the others one is all."""
+
+
+@contextlib.contextmanager
+def kept_out(row: Row, there: Handfast) -> Any:
+    """Let no one else in during the block: another process has all places."""
+    lease = OPERATED[row.of](there).acquire(**ALL_PLACES.get(row.of, {}))
+    try:
+        yield
+    finally:
+        lease.release()  # no block: that of once would record a result
+
+
+def begin(api: Api, call: Callable[[], Any]) -> asyncio.Task[Any]:
+    """Begin a call of either API as a caller of its own, and return its task."""
+    return asyncio.create_task(awaited(call()) if api is ASYNCIO else asyncio.to_thread(call))
+
+
+WITHIN = [handfast._api.sync, handfast._drivers, handfast._protocol, handfast._engine.exchange]
+"""The code that is interrupted."""
+
+
+async def stopped_everywhere(api: Api, call: Callable[[], Any]) -> AsyncIterator[Run[Any]]:
+    """Call it repeatedly, stopped at each point in turn: a function by Ctrl-C, a coroutine function by cancellations."""
+    if api is ASYNCIO:
+        async for outcome in cancel_everywhere(lambda: awaited(call()), twice=True):
+            yield outcome
+    else:
+        for outcome in interrupt_everywhere(call, within=WITHIN):
+            yield outcome
+
 
 bound_s = BOUND_S
 """Seconds that a question waits for an answer. No answer depends on it: what is right and what is wrong both show before."""

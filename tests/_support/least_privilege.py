@@ -44,7 +44,6 @@ USED = {
     "test_lock_all": ["lock", "lock_all"],
     "test_family_cancel": ["lock", "lock_all", "rwlock", "semaphore"],
     "test_machines": list(NAMESPACED),
-    "test_every_kind": list(NAMESPACED),
     "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
     "test_names_of_all_kinds": ["debounce", "latch", "limiter", "once", "operate"],
     "test_cli_top": ["group", "latch", "limiter", "lock_all", "operate", "rwlock", "semaphore"],
@@ -110,9 +109,10 @@ EVERYTHING = "~*", "&*", "+@all"
 
 
 def used_by(module):
-    """Return what a module of the gate uses, or None if it has all rights."""
+    """Return what a module of the gate uses, or None if it has all rights. The questions are asked of every kind."""
     _, folder, *_, name = module.split(".")
-    return USED.get(name) if LEAST and folder == "gate" else None
+    used = list(NAMESPACED) if ".questions." in module else USED.get(name)
+    return used if LEAST and folder == "gate" else None
 
 
 def operators(url):

@@ -18,6 +18,7 @@ import handfast._drivers.sync.own_waits  # noqa: F401 -- Python 3.11 may fail to
 from handfast import Handfast
 from handfast._api.sync import operations
 from handfast._protocol import loops
+from handfast.testing import FaultProxy
 from tests._support import kinds
 from tests._support.helpers import settled
 from tests._support.kinds import POLL_S, ROWS, Visit, until
@@ -160,3 +161,10 @@ async def visit(request, api, row, client, other):
 def asks_often(monkeypatch):
     """Let the operator look whether all are gone more than once a second."""
     monkeypatch.setattr(operations, "ASK_AGAIN_S", POLL_S)
+
+
+@pytest.fixture
+def proxy(server):
+    """A proxy before the server, which loses replies and cuts connections."""
+    with FaultProxy(server.url) as proxy:
+        yield proxy

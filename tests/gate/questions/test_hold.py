@@ -1,4 +1,4 @@
-"""An operator's ``hold(now=True)``: who is in it must leave, no one gets in, and afterwards loops go on and others get in."""
+"""An operator's hold: who is in it goes on, or with ``now`` must leave; no one gets in; afterwards loops go on and others get in."""
 
 from __future__ import annotations
 
@@ -47,3 +47,19 @@ async def test_hold(there, raw, row, visit, way):
     assert one.begun == before, "it got in"
     assert there.unhold("a", kind=row.of)
     assert await one.enters(before + 1), f"after the hold: {one.error!r}"
+
+
+async def test_hold_of_those_who_come(there, row, visit):
+    one = visit()
+    assert await one.enters()
+    await asyncio.to_thread(there.hold, "a", LONG_S, kind=row.of, reason="a migration")
+    waiting, two = OPERATED[row.of](there), visit()
+    assert await two.until(lambda: waiting.status().waiting), f"it does not wait: {two.error!r}"
+    assert one.inside, f"it does not go on: {one.error!r}"
+    if row.of != "once":  # whose result would be that of the other
+        assert await one.leaves() is None
+        assert waiting.status().waiting
+    assert not two.begun, "it got in"
+    assert there.unhold("a", kind=row.of)
+    assert await one.leaves() is None
+    assert row.of == "once" or await two.enters(), f"after the hold: {two.error!r}"

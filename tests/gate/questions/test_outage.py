@@ -14,7 +14,6 @@ import pytest
 import redis
 
 from handfast import LeaseLost
-from handfast.testing import FaultProxy
 from tests._support.apis import SYNC
 from tests._support.helpers import settled
 from tests._support.kinds import until
@@ -25,12 +24,6 @@ RETRY_FOR_S = 0.05
 
 def applies(row, api):
     return None if row.shape != "calls" else "nothing is held, and nothing goes on"
-
-
-@pytest.fixture
-def proxy(server):
-    with FaultProxy(server.url) as proxy:
-        yield proxy
 
 
 @pytest.fixture
