@@ -51,11 +51,3 @@ async def test_a_release_that_is_sent_again_keeps_it_as_long(api, server, raw, w
             assert fault.happened == 1
     ((token, end),) = Engine(raw).stored().holders.items()
     assert (token, end - lease.fence) == ("." + lease.token.partition(".")[0], LONG * 1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("at_least", "error"), [(0, ValueError), (-1, ValueError), (1e9, ValueError), ("60", TypeError), (True, TypeError)]
-)
-def test_a_wrong_time_is_refused(api, at_least, error):
-    with pytest.raises(error, match="at_least must be"):
-        api.client("redis://127.0.0.1:1").lock("a", at_least=at_least)

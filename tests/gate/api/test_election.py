@@ -10,7 +10,7 @@ from math import inf
 import pytest
 import redis
 
-from handfast import AcquireTimeout, ClientClosed, LeaseLost
+from handfast import ClientClosed, LeaseLost
 from handfast._api.sync import announced as sync_announced
 from handfast._api.sync import election as sync_election
 from handfast._api.sync import primitive
@@ -21,7 +21,7 @@ from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import doubles
 from handfast._protocol import electing
 from handfast._protocol.asking import ObjectAttempt, watch
-from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
+from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
@@ -396,44 +396,6 @@ async def test_without_a_server_no_one_is_observed(api):
 
 
 # --- at every point
-
-
-async def test_a_cancellation_at_any_await_leaves_no_leader_and_no_candidate(server, raw, there):
-    cancelled = 0
-    async with ASYNCIO.handfast(server.url) as client:
-        election = client.election("a")
-
-        async def term():
-            async with election:
-                pass
-
-        async def campaign():
-            with contextlib.suppress(AcquireTimeout):
-                await election.acquire(timeout=0.002)
-
-        async for outcome in cancel_everywhere(term, twice=True):
-            await still(client)
-            cancelled += outcome.how == "stopped"
-            assert not (await election.status()).holding, outcome
-        async with there.election("a"):
-            async for outcome in cancel_everywhere(campaign, twice=True):
-                await still(client)
-                cancelled += outcome.how == "stopped"
-                assert not (await election.status()).waiting, outcome
-    assert cancelled >= 4
-
-
-def test_an_interrupt_at_any_point_leaves_no_leader(hf):
-    struck, election = 0, hf.election("a")
-    for outcome in interrupt_everywhere(election.acquire, within=WHERE):
-        if outcome.how == "finished":
-            outcome.result.release()
-        struck += outcome.how == "stopped"
-        try:
-            eventually(lambda: not election.status().holding)
-        except AssertionError:
-            pytest.fail(f"left behind: {outcome}")
-    assert struck > 20
 
 
 def test_an_interrupt_of_a_resignation_leaves_no_leader(hf):

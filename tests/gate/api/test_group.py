@@ -10,7 +10,7 @@ from math import inf
 
 import pytest
 
-from handfast import ClientClosed, LeaseLost
+from handfast import LeaseLost
 from handfast._api.sync import announced as sync_announced
 from handfast._api.sync import group as sync_group
 from handfast._api.sync import lease as sync_lease
@@ -21,12 +21,12 @@ from handfast._engine.objects import ObjectRequest
 from handfast._engine.packing import doubles
 from handfast._protocol import grouping
 from handfast._protocol.asking import ObjectAttempt, watch
-from handfast.testing import FaultProxy, cancel_everywhere, interrupt_at, interrupt_everywhere, script
+from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import context_of
 from tests._support.cancelling import settled as still
 from tests._support.family import NOWHERE, until_listening
-from tests._support.helpers import eventually, eventually_async, settled
+from tests._support.helpers import eventually_async, settled
 
 WHERE = [sync_group, sync_announced, sync_lease, cleanup, contexts, driver, performing, renewer]
 """Modules in which a member that joins or leaves is interrupted at every point."""
@@ -146,23 +146,6 @@ async def test_bad_values_are_refused_before_any_io(api, value):
             await client.group("a").join(value=value)
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [({"ttl": 0}, "ttl"), ({"ttl": "1"}, "ttl"), ({"on_lost": "x"}, "on_lost"), ({"name": ""}, "name")],
-)
-def test_bad_options_are_refused_before_any_io(api, options, word):
-    with pytest.raises((TypeError, ValueError), match=word):
-        api.client(NOWHERE).group(**{"name": "a"} | options)
-
-
-async def test_a_closed_client_has_no_group(api, server):
-    async with api.client(server.url) as client:
-        group = client.group("a")
-    for use in (group.join, group.members, group.size):
-        with pytest.raises(ClientClosed):
-            await use()
-
-
 async def test_a_member_can_t_be_detached(here):
     async with here.group("a").join() as member:
         with pytest.raises(TypeError, match=r"can't be detached: a group has no adopt\(\)"):
@@ -207,35 +190,6 @@ async def test_without_a_server_there_are_no_others(api):
 
 
 # --- at every point
-
-
-async def test_a_cancellation_at_any_await_leaves_no_member(server):
-    cancelled = 0
-    async with ASYNCIO.handfast(server.url) as client:
-        group = client.group("a")
-
-        async def member():
-            async with group.join():
-                pass
-
-        async for outcome in cancel_everywhere(member, twice=True):
-            await still(client)
-            cancelled += outcome.how == "stopped"
-            assert not await group.size(), outcome
-    assert cancelled >= 4
-
-
-def test_an_interrupt_at_any_point_leaves_no_member(hf):
-    struck, group = 0, hf.group("a")
-    for outcome in interrupt_everywhere(group.join, within=WHERE):
-        if outcome.how == "finished":
-            outcome.result.release()
-        struck += outcome.how == "stopped"
-        try:
-            eventually(lambda: not group.size())
-        except AssertionError:
-            pytest.fail(f"left behind: {outcome}")
-    assert struck > 20
 
 
 def test_an_interrupt_of_a_release_leaves_no_member(hf):

@@ -22,31 +22,28 @@ rows = pytest.mark.parametrize(
 )
 
 
-@rows
-async def test_holders_go_on_and_no_one_gets_in_until_it_ends(here, there, row):
-    made, kind = row.make, row.of
+async def test_an_error_and_a_status_show_the_hold(here, there):
     async with asyncio.TaskGroup() as tasks:
-        async with made(here) as lease:
-            hold = await there.hold("a", 60, kind=kind, reason="DB migration")
+        async with here.lock("a") as lease:
+            hold = await there.hold("a", 60, reason="DB migration")
             assert 0 < hold.remaining <= 60
             assert abs((hold.until - datetime.now(UTC)).total_seconds() - 60) < 30
             await lease.extend(90)
-            assert await made(there).try_acquire() is None
-            assert await there.unhold("other", kind=kind) is False
+            assert await there.lock("a").try_acquire() is None
+            assert await there.unhold("other") is False
             with pytest.raises(AcquireTimeout, match=r"is on hold until .* UTC by .*: DB migration") as caught:
-                await made(there).acquire(timeout=0)
+                await there.lock("a").acquire(timeout=0)
             assert caught.value.status.hold.reason == "DB migration"
-            waiter = tasks.create_task(take(made(there)))
-            await until_queued(made(there))
-        status = await made(here).status()
+            waiter = tasks.create_task(take(there.lock("a")))
+            await until_queued(there.lock("a"))
+        status = await here.lock("a").status()
         assert (status.holding, status.holders, status.waiting) == (0, (), 1)
-        assert (status.free, status.held, await made(here).locked()) == (0, 0, True)
         assert status.hold.by == there._driver.label
         assert str(status).endswith("UTC by " + there._driver.label + ": DB migration")
-        assert await here.unhold("a", kind=kind)
+        assert await here.unhold("a")
         assert await waiter > lease.fence
-    assert not await here.unhold("a", kind=kind)
-    last = (await made(here).status()).last
+    assert not await here.unhold("a")
+    last = (await here.lock("a").status()).last
     assert (last.what, last.by, last.why) == ("unhold", here._driver.label, "released")
 
 

@@ -5,8 +5,6 @@ In both APIs, for every kind.
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
 from handfast import LeaseLost
@@ -39,18 +37,6 @@ async def test_a_block_that_lasts_longer_has_lost_its_lease_and_the_next_one_get
     assert lease.held_for == pytest.approx(0.05)
     async with ROWS[kind].make(there).acquire(timeout=BOUND_S) as after:
         assert after.fence > lease.fence
-
-
-@pytest.mark.parametrize("wrong", [0, -1, inf, 366 * 86400 + 1])
-@kinds
-def test_what_is_out_of_range_is_refused_before_anything_is_sent(api, kind, wrong):
-    client = api.client("redis://nowhere.invalid")
-    with pytest.raises(ValueError, match="max_hold must be"):
-        ROWS[kind].make(client, max_hold=wrong)
-    with pytest.raises(TypeError, match="max_hold must be"):
-        ROWS[kind].make(client, max_hold="60")
-    with pytest.raises(ValueError, match="max_hold must be"):
-        client.once("a", max_hold=wrong)
 
 
 def test_what_keeps_a_name_taken_is_not_longer(api):

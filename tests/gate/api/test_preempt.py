@@ -7,19 +7,13 @@ import warnings
 
 import pytest
 
-from handfast import AcquireTimeout, Handfast, LeaseLost, Preempted, Superseded, WouldDeadlock
-from handfast._api.sync import preemptible
-from handfast._drivers.sync import driver, performing
-from handfast._protocol import overtaking
-from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
+from handfast import AcquireTimeout, LeaseLost, Preempted, Superseded, WouldDeadlock
+from handfast.testing import FaultProxy, script
 from tests._support.apis import ASYNCIO, until_queued
 from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually_async, settled
 
 OVERTAKE = script("permit_overtake")
-
-WHERE = [preemptible, driver, performing, overtaking]
-"""Modules in which a call is interrupted at every point."""
 
 SOON_S = 0.2
 """A grace in seconds that is to end."""
@@ -391,13 +385,6 @@ async def test_bad_input_is_refused_before_any_io(api, plain):
         plain.lock("a")(on_busy="preempt", grace=-1)
 
 
-async def test_without_a_server_both_are_granted(api):
-    async with api.client("null:") as client:
-        for steps in (client.lock("a").preempt(grace=0), client.lock("a").replace()):
-            async with steps as lease:
-                assert not lease.wanted
-
-
 # --- faults
 
 
@@ -445,27 +432,3 @@ async def test_a_holder_that_hears_nothing_is_revoked_after_the_grace(api, serve
             proxy.lose_pushes()
             async with there.lock("a").preempt(grace=SOON_S) as later:
                 assert later.fence > lease.fence
-
-
-async def test_a_cancellation_at_any_await_leaves_nothing(server):
-    cancelled = 0
-    async with ASYNCIO.client(server.url) as holder, ASYNCIO.client(server.url) as client:
-        lock = client.lock("a", timeout=SOON_S / 4)
-        for steps in (lambda: lock.preempt(grace=60), lock.replace):
-            async with holder.lock("a", yields=False):
-                async for outcome in cancel_everywhere(steps):
-                    cancelled += outcome.how == "stopped"
-                    assert (await lock.status()).waiting == 0, outcome
-    assert cancelled > 4
-
-
-def test_an_interrupt_at_any_point_leaves_nothing(hf, server):
-    struck = 0
-    with Handfast(server.url) as other:
-        lock = hf.lock("a", timeout=SOON_S / 4)
-        for steps in (lambda: lock.preempt(grace=60), lock.replace):
-            with other.lock("a", yields=False):
-                for outcome in interrupt_everywhere(steps, within=WHERE, every=3):
-                    struck += outcome.how == "stopped"
-                    assert other.lock("a").status().waiting == 0, outcome
-    assert struck > 20

@@ -6,16 +6,11 @@ import asyncio
 
 import pytest
 
-from handfast import AcquireTimeout, Handfast, LeaseLost, QueueFull, RateLimited, WouldDeadlock
-from handfast._api.sync import together
-from handfast._drivers.sync import driver, performing
-from handfast.testing import FaultProxy, cancel_everywhere, interrupt_everywhere, script
+from handfast import AcquireTimeout, LeaseLost, QueueFull, RateLimited, WouldDeadlock
+from handfast.testing import FaultProxy, script
 from tests._support.apis import ASYNCIO, until_queued
 from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually_async, settled
-
-WHERE = [together, driver, performing]
-"""Modules in which a call is interrupted at every point."""
 
 SOON_S = 0.05
 """A timeout in seconds that is to end."""
@@ -258,14 +253,6 @@ async def test_bad_input_is_refused_before_any_io(api):
             client.together(lock, timeout="5")
 
 
-async def test_without_a_server_all_are_granted(api):
-    async with api.client("null:") as client:
-        limits = client.lock("a"), client.semaphore("b", 2), client.limiter("c", "1/s")
-        held = await settled(client.together(*limits).acquire())
-        assert held.admission
-        assert await settled(held.release())
-
-
 # --- faults
 
 
@@ -279,37 +266,3 @@ async def test_a_lost_reply_leaves_nothing(api, server, here, name):
             assert lost.happened == 1
     await nothing_is_held(here)
     assert await used(here) == 1
-
-
-async def test_a_cancellation_at_any_await_leaves_nothing(server):
-    cancelled = 0
-    async with ASYNCIO.client(server.url) as client:
-
-        async def turn():
-            async with tenant(client):
-                pass
-
-        async for outcome in cancel_everywhere(turn):
-            cancelled += outcome.how == "stopped"
-            await client.limiter("api", "5/min").reset()
-            await nothing_is_held(client)
-    assert cancelled > 4
-
-
-def test_an_interrupt_at_any_point_leaves_nothing(hf, server):
-    struck = 0
-    limits = hf.together(hf.semaphore("tenant:7", 2), hf.lock("job"))
-
-    def block():
-        with limits:
-            pass
-
-    with Handfast(server.url) as other:
-        for call in (limits.acquire, limits.try_acquire, block):
-            for outcome in interrupt_everywhere(call, within=WHERE):
-                struck += outcome.how == "stopped"
-                if outcome.result is not None:
-                    outcome.result.release()
-                assert not other.lock("job").locked(), outcome
-                assert other.semaphore("tenant:7", 2).status().holding == 0, outcome
-    assert struck > 60

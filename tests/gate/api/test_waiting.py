@@ -84,13 +84,6 @@ async def test_without_time_to_wait_acquire_takes_one_round_trip(here, there, ra
     assert await lease.release() is True
 
 
-@kinds
-@pytest.mark.parametrize(("timeout", "error"), [(math.nan, ValueError), ("1", TypeError), (True, TypeError)])
-def test_a_wrong_timeout_of_an_object_is_refused_at_once(api, kind, timeout, error):
-    with pytest.raises(error, match="timeout must be"):
-        made(kind, api.handfast(NOWHERE), timeout=timeout)
-
-
 # --- decorated functions
 
 
