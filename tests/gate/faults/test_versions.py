@@ -103,6 +103,24 @@ def test_a_word_that_was_added_since_is_passed_over_by_the_earlier_version(peers
         this("give('b')")
 
 
+def test_a_holder_of_the_earlier_version_is_preempted_after_the_grace_and_has_its_turn_later(peers, api, name):
+    """It does not know that it is asked. The field ``over``, which the request leaves, says nothing to it."""
+    this, earlier, lock = peers["this", api], peers["earlier", api], f"client.lock({name!r})"
+    fences = [earlier(f"keep('a', {lock}.acquire())"), this(f"keep('b', {lock}.preempt(grace=0.05))")]
+    eventually(lambda: earlier("kept['a'].lost"))
+    assert this(f"bool(bare.hget('{{hf:lock:{name}}}:state', 'over'))")
+    assert earlier(f"keep('c', {lock}.try_acquire())") is None
+    wait = earlier.start(f"keep('c', {lock}.acquire())")
+    eventually(lambda: this(f"done({lock}.status()).waiting") == 1)
+    assert this("give('b')") is True
+    fences += [wait.result(BOUND_S)]
+    assert this(f"keep('d', {lock}.try_acquire())") is None
+    assert earlier("give('c')") is True
+    fences += [this(f"keep('d', {lock}.acquire())")]
+    assert this("give('d')") is True
+    assert all(before < after for before, after in pairwise(fences))
+
+
 def test_permits_of_a_semaphore_are_counted_together(pair, name):
     first, second = pair
     semaphore = f"client.semaphore({name!r}, 3)"

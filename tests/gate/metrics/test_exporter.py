@@ -156,12 +156,12 @@ def test_a_key_with_an_odd_name_costs_itself(other, watch, exposition, raw, key)
     ],
     ids=["a window", "settings", "a latch", "a time", "a state", "a list"],
 )
-def test_a_record_that_cannot_be_read_costs_itself(hf, other, watch, raw, write, caplog):
+def test_a_record_that_cannot_be_read_costs_itself(other, watch, raw, write, caplog):
     limiters = [other.limiter(f"good:{number}", "5/min") for number in range(3)]
     for limiter in limiters:
         limiter.try_acquire()
     write(raw)
-    look, live = watch.look(), Live(hf)
+    look, live = watch.look(), Live(watch.client)
     assert look.error is None
     assert {one.name for one in look.names} == {limiter.name for limiter in limiters}
     for _ in range(2):

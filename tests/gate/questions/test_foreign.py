@@ -49,7 +49,7 @@ async def test_foreign(client, there, row, visit):
         one = visit()
         assert await one.enters(), repr(one.error)
     found = {one.name: str(one) for one in there.names(recorded=True)}
-    assert set(found) <= {"a", "b", *ODD}
+    assert set(found) <= {"a", "b", "c", *ODD}
     assert "a" in found or row.of not in OPERATED
     if row.shape != "calls":
         assert await one.leaves() is None
