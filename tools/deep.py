@@ -85,6 +85,7 @@ PARTS = {
     "packages": suite(
         *(f"tests/deep/{name}" for name in ("acl", "classic", "compat", "fencing", "script", "testing", "unit"))
     ),
+    "questions": suite("tests/deep/questions", of=CLIENT),
     "metrics": suite("tests/deep/metrics"),
     "command": suite("tests/deep/cli", "tests/deep/docs", "tests/deep/embedded"),
     "faults": Part(
