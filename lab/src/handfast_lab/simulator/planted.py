@@ -200,9 +200,9 @@ PLANTED = (
     ),
     Planted(
         "a lock that rests is asked to end",
-        "permit_overtake",
-        "string.find(holder, '^%p')",
-        "false",
+        "lib/ask",
+        "not string.find(token, '^%p')",
+        "true",
         "A lock that is kept by at_least is taken.",
     ),
     Planted(
