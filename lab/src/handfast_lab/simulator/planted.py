@@ -200,7 +200,7 @@ PLANTED = (
     ),
     Planted(
         "a lock that rests is asked to end",
-        "lib/ask",
+        "scripts",
         "not string.find(token, '^%p')",
         "true",
         "A lock that is kept by at_least is taken.",
@@ -339,8 +339,8 @@ PLANTED = (
     Planted(
         "a renewal of several locks renews the first only",
         "permit_renew",
-        "for k = 1, #KEYS, 2 do\n  local text = texts[k]",
-        "for k = 1, 2, 2 do\n  local text = texts[k]",
+        "for k = 1, #KEYS, 2 do\n  local text, its_end = texts[k]",
+        "for k = 1, 2, 2 do\n  local text, its_end = texts[k]",
         "the other leases expire, and their holder assumes that it has them",
     ),
     # --- protocols
@@ -674,7 +674,7 @@ PLANTED = (
     Planted(
         "the last part wakes no one",
         "latch_done",
-        "left == 0 and ring() and 1 or 0",
+        "left == 0 and ring() or 0",
         "0",
         "callers wait for a poll that they may not have the time for",
     ),
@@ -696,8 +696,8 @@ PLANTED = (
     Planted(
         "an announcement reaches no one",
         "election_announce",
-        "ring() and 1 or 0",
-        "0",
+        "'<d', ring()",
+        "'<d', 0",
         "observers see a new leader up to five seconds late",
     ),
     Planted(
@@ -733,8 +733,8 @@ PLANTED = (
     Planted(
         "members that come and go send no message",
         "group_ring",
-        "ring() and 1 or 0",
-        "0",
+        "'<d', ring()",
+        "'<d', 0",
         "watchers see it up to five seconds late",
     ),
     Planted(
@@ -879,9 +879,9 @@ PLANTED = (
     ),
     Planted(
         "what a failed run had is gone",
-        "handfast._protocol.debouncing",
-        "are_done=done",
-        "are_done=True",
+        "handfast._api.aio.collecting",
+        "if error is not None:",
+        "if False:",
         "a run that raises has done its items",
         kind="debounce",
     ),
@@ -983,13 +983,6 @@ PLANTED = (
         "if not self._options.reruns:",
         "if False:",
         "what a dead process may have done is done again",
-    ),
-    Planted(
-        "a lost run records that it is done",
-        "handfast._api.aio.run",
-        "if not self.lost:",
-        "if True:",
-        "a caller gets LeaseLost, and the others an empty result",
     ),
 )
 
