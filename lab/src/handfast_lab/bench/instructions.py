@@ -308,15 +308,16 @@ def handoff(name: str, *, renewed: bool = False) -> Case:
     return Case(name, [*begin, packed(request.acquire(next(tokens())))], cycles, subscribes=True)
 
 
-def repeated(name: str, request: Request) -> Case:
-    """Renew the same lease in every cycle."""
-    renew = request.renew_for(b"t", TTL_MS)
+def repeated(name: str, request: Request, others: int = 0) -> Case:
+    """Renew the same lease in every cycle, with ``others`` other holders."""
+    renew, given = request.renew_for(b"t", TTL_MS), tokens()
+    holders = [packed(request.acquire(next(given))) for _ in range(others)]
 
     def cycles() -> Iterator[Commands]:
         while True:
             yield [packed(renew)]
 
-    return Case(name, [*loads(request.acquire(b""), renew), packed(request.acquire(b"t"))], cycles)
+    return Case(name, [*loads(request.acquire(b""), renew), *holders, packed(request.acquire(b"t"))], cycles)
 
 
 def cancelled(name: str, request: Request) -> Case:
@@ -485,6 +486,7 @@ CASES = (
     free("2 locks, free", several(2)),
     free("10 locks, free", several(10), more=300),
     repeated("lock, renewed", permits("lock")),
+    repeated("semaphore, renewed beside 20", permits("semaphore", limit=100), others=20),
     repeated("2 locks, renewed", several(2)),
     cancelled("lock, entered and cancelled", permits("lock")),
     cancelled("2 locks, entered and cancelled", several(2)),
