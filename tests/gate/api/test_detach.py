@@ -17,7 +17,8 @@ from tests._support.helpers import eventually, eventually_async, more
 from tests._support.kinds import ROWS
 
 OURS = [driver, performing, renewer, lease_module, primitive]
-kinds = pytest.mark.parametrize("kind", ["lock", "semaphore", "read", "write", "election"])
+kinds = pytest.mark.parametrize("kind", ["lock", "read"])
+"""All others are asked by ``tests/gate/questions/test_token.py``, with less of the words."""
 
 
 def holders(raw, name="a"):
