@@ -44,6 +44,9 @@ __all__ = [
 ALWAYS_ASKED = frozenset({"entered", "function", "user_error", "outage"})
 """Questions that a row can't refuse with ``no``: each answer there was a fault once."""
 
+SHORT_TTL_S = 3.0
+"""The ttl in seconds where a lease may be left on the server: its clock does not jump with ours."""
+
 LONG_S = 3600
 """A grace in seconds that does not end in a test."""
 
@@ -169,6 +172,12 @@ class Row:
         with Handfast("null:") as client, contextlib.suppress(TypeError):
             return bool(self.make(client, **option))
         return False
+
+    def make_with(self, client: Any, **options: Any) -> Any:
+        """Make it with those of the options that it takes."""
+        return self.make(
+            client, **{option: value for option, value in options.items() if self.takes(**{option: value})}
+        )
 
     def block(self, made: Any) -> Any:
         """Return a block of what was made."""

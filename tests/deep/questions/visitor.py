@@ -26,7 +26,7 @@ def visitor(parent, url, row_name, api_name):
 
     async def begin():
         client = api.handfast(url)
-        return client, Visit(row, api, row.make(client, **({"ttl": TTL_S} if row.takes(ttl=TTL_S) else {})))
+        return client, Visit(row, api, row.make_with(client, ttl=TTL_S))
 
     client, visit = asyncio.run_coroutine_threadsafe(begin(), loop).result()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handfast import LeaseLost
-from tests._support.kinds import LONG_S, OPERATED, until
+from tests._support.kinds import LONG_S, OPERATED, SHORT_TTL_S, until
 
 
 def applies(row, api):
@@ -16,11 +16,11 @@ def applies(row, api):
 
 @pytest.mark.usefixtures("short_ticks")
 async def test_frozen(request, there, row, visit):
-    other, raw, suspend = map(request.getfixturevalue, ("other", "raw", "suspend"))
-    one = visit()
+    client, other, raw, suspend = map(request.getfixturevalue, ("client", "other", "raw", "suspend"))
+    one = visit(row.make_with(client, ttl=SHORT_TTL_S))
     assert await one.enters()
     begun = one.begun
-    waits = visit(by=other)
+    waits = visit(row.make_with(other, ttl=SHORT_TTL_S))
     if is_waited_for := row.held and row.room == 1:
         await until(lambda: OPERATED[row.of](there).status().waiting)
     elif row.loop != "serves":

@@ -10,7 +10,8 @@ import pytest
 
 from handfast import LeaseLost
 from tests._support.apis import ASYNCIO
-from tests._support.kinds import LONG_S, POLL_S, until
+from tests._support.helpers import settled
+from tests._support.kinds import LONG_S, POLL_S, SHORT_TTL_S, until
 
 
 def applies(row, api):
@@ -46,8 +47,8 @@ def hang(api):
 
 @pytest.mark.usefixtures("short_ticks")
 async def test_hanging(request, there, row, visit, hang):
-    other, raw, suspend = map(request.getfixturevalue, ("other", "raw", "suspend"))
-    one = visit(act=hang)
+    client, other, raw, suspend = map(request.getfixturevalue, ("client", "other", "raw", "suspend"))
+    one = visit(row.make_with(client, ttl=SHORT_TTL_S), act=hang)
     assert await one.enters()
     if row.held:
         await asyncio.to_thread(there.hold, "a", LONG_S, kind=row.of, reason="it hangs", now=True, grace=0)
@@ -57,7 +58,7 @@ async def test_hanging(request, there, row, visit, hang):
     if one.leases[-1] is not None:
         await until(lambda: one.leases[-1].lost)
     suspend(2 * LONG_S)
-    next_one = visit(by=other)
+    next_one = visit(row.make_with(other, ttl=SHORT_TTL_S))
     await until(lambda: next_one.begun or one.begun > 1)
     assert not next_one.ended, repr(next_one.error)
     assert next_one.begun or row.loop == "serves"
@@ -65,6 +66,7 @@ async def test_hanging(request, there, row, visit, hang):
     hang.may_end.set()
     if row.loop:
         next_one.cancel()
+        await settled(other.close(release=True))
         assert await one.enters(2), f"it does not go on: {one.error!r}"
     else:
         error = await one.leaves()

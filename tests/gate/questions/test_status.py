@@ -44,8 +44,7 @@ async def test_status(request, there, row, visit):
     assert await looked(row, other, there) == (places, 0, False)
     there.hold("a", LONG_S, kind=row.of, reason="a migration")
     assert await looked(row, other, there) == (places, 0, True)
-    ahead = {"head_start": HEAD_START_S} if row.takes(head_start=HEAD_START_S) else {}
-    waiting = visit(row.make(client, **ahead))
+    waiting = visit(row.make_with(client, head_start=HEAD_START_S))
     await until(lambda: OPERATED[row.of](there).status().waiting)
     assert await looked(row, other, there) == (places, 1, True)
     (waiter,) = OPERATED[row.of](there).status().waiters
