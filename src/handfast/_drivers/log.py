@@ -108,7 +108,7 @@ def unreadable(names: Iterable[tuple[str, str]]) -> None:
     """Log that names were left out whose keys can't be read."""
     found = sorted(names)
     kind, name = found[0]
-    text = "left out %d that can't be read, such as the %s %r: another program has written its keys"
+    text = "left out %d that can't be read, such as the %s %r: its keys are not as this version writes them"
     _names.warning(text, len(found), kind, name, extra={"lock": name, "reason": "its keys can't be read"})
 
 
