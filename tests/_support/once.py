@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from struct import pack, unpack_from
 
 import pytest
 
 from handfast._engine.packing import doubles
 from tests._support.engine import CALLER, CLAIM_MS, TTL_MS, WAIT_MS, Engine
+from tests._support.helpers import eventually_async
 
-__all__ = ["KEEP_MS", "PATIENCE", "RESULT", "OnceScripts", "is_free", "run", "unexpected"]
+__all__ = ["KEEP_MS", "PATIENCE", "RESULT", "OnceScripts", "finds", "is_free", "run", "unexpected"]
 
 PATIENCE = 30
 """Seconds that a test waits at most."""
@@ -28,6 +30,16 @@ async def run(once, function, **options):
 def unexpected(api):
     """Return a function that must not be called."""
     return api.function(lambda: pytest.fail("it was run"))
+
+
+async def finds(api, here, there, waiters):
+    """Have a call wait for a run of another client and find its result, and check the gauge of waiters meanwhile."""
+    other = await there.once("a").acquire()
+    waiter = asyncio.create_task(run(here.once("a"), unexpected(api)))
+    await eventually_async(lambda: waiters() == 1)
+    await other.finish(1)
+    assert await waiter == 1
+    assert waiters() == 0
 
 
 async def is_free(once):

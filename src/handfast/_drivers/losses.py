@@ -99,14 +99,18 @@ def run_lost_callbacks(lease: LeaseState) -> None:
 
 
 def _run(callbacks: list[Callable[[], object]], lease: LeaseState) -> None:
-    """Take callbacks out of a list and call them. What one of them raises is logged, and the others are called.
+    """Take callbacks out of a list and call them. An exception of a callback is logged, and the others are called.
 
-    An interrupt (Ctrl-C) is raised when all have been called.
+    The holder and the renewal thread may do this at the same time. An interrupt (Ctrl-C) is raised when all have been called.
     """
     interrupt = None
     while callbacks:
         try:
-            callbacks.pop(0)()
+            callback = callbacks.pop(0)
+        except IndexError:  # the other thread has taken the last callback
+            break
+        try:
+            callback()
         except KeyboardInterrupt as error:
             interrupt = error
         except BaseException:  # noqa: BLE001 -- it is a user's, and nothing else is to suffer

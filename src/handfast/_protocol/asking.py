@@ -33,8 +33,9 @@ EXPIRY_SLACK_S = 0.002
 """Seconds after the end of a lease at which the caller asks."""
 
 Acted: TypeAlias = Literal["done", "nothing", "other", "unknown"]
-"""What an act on something that was shown has done: nothing if there is none any more, or if it is another one by now. It is
-unknown where it is another one by now and the call was sent twice: the first copy may have done it."""
+"""The outcome of an act on a hold, a pause or a record that an operator was shown. ``nothing``: there is none any more.
+``other``: another has taken the place, and nothing was done. ``unknown``: the same, and the call was sent twice, so the first
+copy may have acted."""
 
 T = TypeVar("T")
 

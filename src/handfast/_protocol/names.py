@@ -1,6 +1,6 @@
 """Find the names that the server knows, and inspect them.
 
-A key or a record that can't be read costs itself: its name is left out and counted, and the others are found.
+A search leaves out a name whose keys can't be read, counts it, and finds the other names.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MOST_UNREADABLE = 10_000
 """Names that a search counts as not readable."""
 
 _OF_VALUES = ("WRONGTYPE", "attempt to", "bad argument", "stored in")
-"""In the reply to a script that fails by the values of its keys: words of the server's, of Lua's and of our errors."""
+"""Words in the error of a script that fails because of stored values: from the server, from Lua, and from our scripts."""
 
 _UNREADABLE = (ArithmeticError, LookupError, TypeError, ValueError, struct.error)
-"""What reading a reply raises whose values make no sense, such as a time in the year 300,000."""
+"""Errors from reading a reply with impossible values, such as a time in the year 300,000."""
 
 
 class Place(NamedTuple):
@@ -74,7 +74,7 @@ class Search:
         self.refused: UnknownLayout | None = None
         """The error for a name in another layout."""
         self.unreadable = set[tuple[str, str]]()
-        """Kinds and names of what can't be read, `MOST_UNREADABLE` at most."""
+        """Kinds and names that can't be read, `MOST_UNREADABLE` at most."""
 
     def look(self, cursor: bytes, slot: int | None = None) -> Steps[tuple[bytes, list[NameStatus]]]:
         """Look for names from a cursor on. Return the next cursor, which is ``0`` at the end, and the names that were found.
@@ -129,7 +129,7 @@ class Search:
         return self._pattern.passed_over + len(self.unreadable)
 
     def _inspected(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
-        """Inspect some places; if one can't be read, each alone."""
+        """Inspect places in one call; if that fails because of stored values, each place alone."""
         try:
             return (yield from self._read(places))
         except ServerRefused as error:
@@ -153,7 +153,7 @@ class Search:
             self.unreadable.add((keys.kind, keys.name))
 
     def _read(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
-        """Inspect some places in one call. Raises one of the errors above if one of them can't be read."""
+        """Inspect places in one call. Raises ServerRefused or an error of `_UNREADABLE` if a place can't be read."""
         answer: Answer = yield inspect_all(
             [place.keys for place in places], self._listed, [place.periods for place in places]
         )

@@ -67,7 +67,7 @@ class Done(NamedTuple):
     unaudited: str = ""
     """Why there is no entry in the audit; empty if there is one, or if nothing was done."""
     ended: str = ""
-    """The hold or the pause that was ended, where it was looked up before: who had set it, when and why."""
+    """The hold or the pause that was ended: by whom, when and why it was set. Empty where the caller gave the version."""
 
     def text(self, done: str) -> str:
         """Return a message: what was done, and that the audit failed if it did."""
@@ -99,9 +99,9 @@ class Named(NamedTuple):
         return self._done(client, "release", reason, count, count=count, fence=fence or None)
 
     def hold(self, client: Handfast, *, seconds: float, reason: str, version: str = "") -> Done:
-        """Let no one in for so long; with a version only in place of the hold that has it, which is `NO_VERSION` for none.
+        """Put the name on hold. With a version, only in place of the hold of this version; `NO_VERSION` if none was shown.
 
-        Raises ValueError if there is another one by now.
+        Raises ValueError if the name has another hold by now.
         """
         ttl_ms, shown_us = milliseconds(seconds, "seconds"), int(version or ANY_HOLD)
         label = client._driver.label  # noqa: SLF001 -- as above
@@ -111,9 +111,9 @@ class Named(NamedTuple):
         return self._done(client, "hold", reason, duration=seconds)
 
     def unhold(self, client: Handfast, *, reason: str, version: str = "") -> Done:
-        """End the hold that has this version; without one the hold that there is now, and say which it was.
+        """End the hold of this version. Without a version, end the present hold, and describe it in `Done.ended`.
 
-        Raises ValueError if there is another one by now.
+        Raises ValueError if the name has another hold by now.
         """
         _needed(reason)
         ended = ""
@@ -136,9 +136,9 @@ class Named(NamedTuple):
         return self._done(client, "pause", reason, duration=seconds)
 
     def resume(self, client: Handfast, *, reason: str, version: str = "") -> Done:
-        """End the pause that has this version; without one the pause that there is now, and say which it was.
+        """End the pause of this version. Without a version, end the present pause, and describe it in `Done.ended`.
 
-        Raises ValueError if there is another one by now.
+        Raises ValueError if the limiter has another pause by now.
         """
         _needed(reason)
         limiter, ended = self._limiter(client), ""

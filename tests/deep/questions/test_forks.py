@@ -1,4 +1,4 @@
-"""A child of a fork has nothing of what its parent is in, and its end takes nothing from the parent."""
+"""A child of a fork holds nothing of its parent, and the end of the child takes nothing from the parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that is stopped for longer than its ttl: others get in, and awake again it hears of it, and a loop goes on."""
+"""A process is stopped for longer than its ttl: others get in. Awake again it gets LeaseLost, and a loop goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many of something: an announcement ends however many watch, and an operator reaches each of 10,000 holders."""
+"""An announcement ends however many watch, and an operator reaches each of 10,000 holders."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from handfast.events import LossCause
 from handfast.metrics import BUCKETS_S
 from handfast.metrics.opentelemetry import install
 from tests._support.apis import ASYNCIO, until_queued
-from tests._support.helpers import eventually_async
+from tests._support.once import finds
 
 SOON_S = 0.05
 
@@ -115,19 +115,7 @@ def test_the_global_meter_provider_has_each_client_once(hf):
 async def test_a_call_that_finds_the_record_it_waited_for_waits_no_more(api, here, there, telemetry):
     telemetry.install(here)
 
-    def waiters():
-        return count(telemetry.points().get("handfast.waiter.active", ()))
-
-    run = await there.once("a").acquire()
-
-    async def call():
-        return await here.once("a").run(api.function(lambda: 2))
-
-    waiter = asyncio.create_task(call())
-    await eventually_async(lambda: waiters() == 1)
-    await run.finish(1)
-    assert await waiter == 1
-    assert waiters() == 0
+    await finds(api, here, there, lambda: count(telemetry.points().get("handfast.waiter.active", ())))
 
 
 async def test_a_wait_is_a_span_under_that_of_its_caller(api, server, here, telemetry):

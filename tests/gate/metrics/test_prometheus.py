@@ -19,6 +19,7 @@ from handfast.metrics.prometheus import install
 from tests._support.apis import take, until_queued
 from tests._support.family import until_listening
 from tests._support.helpers import eventually_async
+from tests._support.once import finds
 
 SOON_S = 0.05
 
@@ -158,16 +159,7 @@ async def test_a_call_that_finds_the_record_it_waited_for_waits_no_more(api, her
     def waiters():
         return registry.get_sample_value("handfast_waiters", {"kind": "once", "name": "a"})
 
-    run = await there.once("a").acquire()
-
-    async def call():
-        return await here.once("a").run(api.function(lambda: 2))
-
-    waiter = asyncio.create_task(call())
-    await eventually_async(lambda: waiters() == 1)
-    await run.finish(1)
-    assert await waiter == 1
-    assert waiters() == 0
+    await finds(api, here, there, waiters)
 
 
 def test_gauges_of_several_processes_are_the_sum_of_those_that_live(registry):

@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def row(request):
+def row(request, api):
     """Each row in turn."""
     return ROWS[request.param]
 

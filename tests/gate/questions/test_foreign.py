@@ -1,4 +1,4 @@
-"""A foreign key, an odd value or an odd record costs itself: the other names work and are listed, and an act on it is refused."""
+"""Foreign keys and odd values beside a name cost only the odd names: the name works and is listed, an act on an odd name is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caller that was frozen, in it or in the queue, until all that it had was over: awake again it hears of that, and comes in its turn."""
+"""A caller is frozen, in the block or in the queue, until its lease and its place are over. Awake again it gets LeaseLost or its turn."""
 
 from __future__ import annotations
 

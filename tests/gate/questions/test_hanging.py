@@ -1,4 +1,4 @@
-"""Code of the user that hangs, whatever it is asked, blocks itself only: its name or item goes on elsewhere."""
+"""Code of the user that hangs, also when it is cancelled, blocks only itself: another caller gets the name or the item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `force_release` or a `preempt` in the middle ends who is in it, the next one is in at once, and a loop stands for it again."""
+"""A `force_release` or a `preempt` ends the holder, the next caller is in at once, and a loop stands again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status in each state says who has it and who waits. `locked()` says whether a caller that does not wait is refused."""
+"""The status says in each state who holds and who waits. `locked()` says whether a caller that does not wait is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lease that is handed on by its token is the adopter's: its clocks run, who asks or takes is heard there, a token counts once."""
+"""A lease that is handed on by its token is the adopter's: it extends, releases, hears requests and losses. A token counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lease that another hand ends has one end for all who hear of it: `lost`, its event and callbacks, events of the client, a gauge."""
+"""A lease that ends by another hand ends once for `lost`, its event, its callbacks, the events of the client and the gauge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two clients of one process are as two processes: each has its own place, and what one closes or loses is not the other's."""
+"""Two clients of one process are as two processes: each has a place, and a close or a loss of one client leaves the other alone."""
 
 from __future__ import annotations
 

@@ -936,7 +936,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
 
         It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
         A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come in no order, each
-        once. One whose keys can't be read, since another program wrote them, is left out; that is logged at the end.
+        once. Names whose keys can't be read are left out, and logged at the end: another program has written them.
 
         Example:
             for found in hf.names("orders:*"):

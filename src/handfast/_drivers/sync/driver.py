@@ -315,10 +315,7 @@ class SyncDriver(Contexts):
         return run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
     def _report_end(self, lease: LeaseState) -> None:
-        """Tell those who listen that a holder let its lease go; of a loss, if they have not been told yet.
-
-        The callbacks of a lost lease are left where its holder found out first.
-        """
+        """Report the end of a lease to listeners, and a loss to its callbacks, unless the renewer has done so."""
         if (dispatcher := self.events.dispatcher) is not None:
             dispatcher.ended(lease)
         if lease.loss is not None and lease.callbacks:

@@ -7,29 +7,31 @@
 -- REPLY other until_us
 -- REPLY ended was_held more
 --
--- Its end tells a hold from others. shown_us is the end of the hold that the caller knows, 0 if it knows that there is
--- none, -1 if it knows nothing. Where the name has another hold, or none, the reply is `other`, with the end of that hold or
--- 0, and nothing is done.
--- ttl_ms counts from now: the hold takes the place of an earlier one. What was done is noted with by and reason, see
--- lib/state.lua. owner is the text of the hold's record, as lib/record.lua says: no channels, the label of the operator's
--- client, and the reason as a word.
--- With a grace_ms of 0 or more the holders are asked to end, as permit_overtake.lua does it; -1 asks none. With a ttl_ms of 0
--- the hold stays as it is, and the holders are asked again, from the lease end `from` on. left_us is the time from now until
--- the first of those holders is to be revoked, by sending this again; -1 if none was asked. holding is how many hold the
--- name. Of more than 100 holders next_from is where to go on, else 0.
--- With a ttl_ms of 0 and a grace_ms of -1 the hold ends, and the queue is served. So it is if there is no hold: was_held is 0
--- then, whatever shown_us is. more is 1 when 100 waiters were served: send it again.
+-- A hold is identified by its end. shown_us is the end of the hold that the caller knows; 0: the caller knows that there is
+-- none; -1: the caller knows nothing. If the name has another hold, or none, the reply is `other` with the end of the hold
+-- that is there, or 0, and nothing is done.
 --
--- TWICE the end is set anew; with a shown_us of 0 or more the second time it is another hold, and the reply is `other`. Of an
---   end by hand, there is no hold the second time. Leases of holders that were asked end earlier, so of more than 100
---   holders next_from may be another one.
--- LATE it overrides what was set meanwhile; with a shown_us of 0 or more nothing is changed by it then.
+-- ttl_ms above 0 sets a hold from now on, in place of an earlier hold. The act is noted with by and reason, see
+-- lib/state.lua. owner is the text of the hold's record, as lib/record.lua says: no channels, the label of the operator's
+-- client, and the reason as a word. A grace_ms of 0 or more asks the holders to end, as permit_overtake.lua does; -1 asks
+-- none.
+-- ttl_ms 0 with a grace_ms of 0 or more leaves the hold as it is, and asks the holders again, from the lease end `from` on.
+-- left_us is the time until the first of these holders is to be revoked, by the same call; -1 if no holder was asked.
+-- holding is the number of holders. Of more than 100 holders next_from is where to go on, else 0.
+-- ttl_ms 0 with a grace_ms of -1 ends the hold, and serves the queue. Without a hold was_held is 0, whatever shown_us is, and
+-- the queue is served as well. more is 1 when 100 waiters were served: send the call again.
+--
+-- TWICE the end is set anew; with a shown_us of 0 or more the second call finds another hold, and the reply is `other`. After
+--   an end by hand the second call finds no hold. Leases of holders that were asked end earlier, so of more than 100 holders
+--   next_from may differ.
+-- LATE the call overrides a hold that was set meanwhile; with a shown_us of 0 or more it changes nothing then.
 -- MEMORY the first write is one that passes at maxmemory.
--- CUT a user who lacks a right is refused before the first write, see lib/rights.lua. The end of a hold is noted first: cut off
---   there, the hold goes on, and the same call ends it. Cut off between the writes that take it away, it is still counted
---   until all leases beside it end: no one gets in, and no permit is out twice. Cut off behind these, the queue is not served:
---   the same call does it. Cut off while it is set, a hold is counted, and may not be there: likewise; one that it replaces
---   goes on. Holders that were not asked yet are asked by the next call, and a hold is noted after that.
+-- CUT a user who lacks a right is refused before the first write, see lib/rights.lua.
+--   An end is noted first: cut off there, the hold goes on, and the same call ends it. Cut off between the writes that remove
+--   the hold, its permits count until all leases beside it end: no one gets in, and no permit is out twice. Cut off behind
+--   these writes, the queue is not served until the same call comes.
+--   A new hold that is cut off counts, and may lack its record: likewise; a hold that it replaces goes on. Holders that were
+--   not asked yet are asked by the next call, and the hold is noted after that.
 
 -- @include clock
 -- @include record
