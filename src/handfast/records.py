@@ -233,8 +233,8 @@ class ServerFinding:
     """One thing that `Handfast.check_server` found out.
 
     Attributes:
-        severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a lease may be lost or granted twice, or a
-            limit is near; ``"failure"``: this server grants nothing.
+        severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a restart or a failover may lose a lease or grant
+            it twice, or a limit is near; ``"failure"``: this server grants nothing, or it may evict leases that are held.
         topic: What it is about, in one word that does not change, such as ``"eviction"``.
         text: What was found.
         advice: What to do; empty if there is nothing to do.

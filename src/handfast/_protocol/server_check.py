@@ -158,7 +158,7 @@ def _eviction(info: Mapping[str, str]) -> Iterator[ServerFinding]:
         if evicted:
             text += f"; it has evicted {evicted:,} keys since it started"
         advice = "let a full server refuse writes instead"
-        yield ServerFinding("warning", "eviction", text, advice, f"CONFIG SET maxmemory-policy {NO_EVICTION}")
+        yield ServerFinding("failure", "eviction", text, advice, f"CONFIG SET maxmemory-policy {NO_EVICTION}")
     elif policy != NO_EVICTION:
         text = f"maxmemory-policy is {policy}, without effect as long as there is no maxmemory"
         yield ServerFinding("info", "eviction", text, command=f"CONFIG SET maxmemory-policy {NO_EVICTION}")

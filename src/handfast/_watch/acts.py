@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from redis.exceptions import RedisError
 
 from handfast._engine.calls import ANY_HOLD, NO_HOLD, PermitRequest
 from handfast._engine.keys import KeySet, read_shown, shown_name
-from handfast._engine.moments import microseconds
 from handfast._engine.options import LeaseOptions
 from handfast._engine.validate import check_reason, milliseconds
-from handfast._protocol import admin, latching, limiting, once
+from handfast._protocol import admin, limiting
+from handfast._watch.faces import FACES
+from handfast._watch.faces.face import Act
+from handfast._watch.faces.leases import hold_version
+from handfast._watch.faces.limiter import pause_version
 from handfast.errors import HandfastError
 from handfast.events import Operated
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
     from handfast._protocol.asking import Acted
-    from handfast.records import Hold, LatchStatus, LimiterStatus, LockStatus, OperatorAction
+    from handfast.records import LimiterStatus, LockStatus, OperatorAction
 
 __all__ = [
     "ACTS",
@@ -34,16 +36,11 @@ __all__ = [
     "Done",
     "Named",
     "acting_as",
-    "hold_version",
-    "latch_version",
     "note_failure",
-    "pause_version",
 ]
 
-Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
-
 ACTS: tuple[Act, ...] = get_args(Act)
-"""The acts that a page may allow: ``hold`` includes unhold, ``pause`` includes resume."""
+"""The acts that a page may allow."""
 
 ANY_RATE = "1/s"
 """The rate with which a limiter is paused, where rates do not count. Waiters keep their own."""
@@ -55,8 +52,6 @@ ROUNDED_S = 0.002
 
 NO_VERSION = str(NO_HOLD)
 """The version of a hold where there was none."""
-
-LATCH_VERSION = r"[0-9]{1,6}\.[0-9]{1,16}"
 
 
 class Done(NamedTuple):
@@ -155,11 +150,7 @@ class Named(NamedTuple):
 
     def version(self, client: Handfast) -> str:
         """Return what tells the record of a key of `once`, or the parts of a latch, from others; empty if there are none."""
-        one = self._recorded(client)
-        if self.kind == "latch":
-            return latch_version(one.status())
-        version: str = client._driver.look(once.version(one._request), self.shown)  # noqa: SLF001 -- no call has it
-        return version
+        return FACES[self.kind].version(client, self.name, self.parts)
 
     def forget(self, client: Handfast, *, reason: str, version: str) -> Done:
         """Forget that a key of `once` or the parts of a latch were done, if they are still those of this version.
@@ -167,28 +158,14 @@ class Named(NamedTuple):
         Raises ValueError, with what there is now, if they are not.
         """
         _needed(reason)
-        one = self._recorded(client)
-        if self.kind == "latch":
-            if not re.fullmatch(LATCH_VERSION, version):
-                raise ValueError(f"nothing was done: {version!r} is no version of a latch")
-            steps = latching.forget_shown(one._request, *map(int, version.split(".")))  # noqa: SLF001 -- as above
-        else:
-            steps = once.forget_shown(one._request, version)  # noqa: SLF001 -- as above
-        if (acted := client._driver.run(steps, self.shown)) != "done":  # noqa: SLF001 -- as above
+        acted = FACES[self.kind].forget(client, self.name, self.parts, version)
+        if acted != "done":
             raise ValueError(_not_done(acted, "", self.state(client)))
         return self._done(client, "forget", reason)
 
     def state(self, client: Handfast) -> str:
-        """Return what there is of a key of `once`, or of a latch, for people."""
-        status = self._recorded(client).status()
-        return str(
-            dataclasses.replace(status, left=None) if self.kind == "latch" else status
-        )  # how many parts it has is not known
-
-    def _recorded(self, client: Handfast) -> Any:
-        """Return the `Once` or the `Latch`."""
-        one: Any = client.latch(self.name, 1) if self.kind == "latch" else client.once(self.name)
-        return one.keyed(*self.parts) if self.parts else one
+        """Return what is recorded of a key of `once`, or of a latch, for people."""
+        return FACES[self.kind].recorded(client, self.name, self.parts)
 
     def _status(self, client: Handfast) -> LockStatus:
         """Return the status of a name with leases."""
@@ -210,16 +187,6 @@ class Named(NamedTuple):
         return Done(int(done), note_failure(client, what, self.shown, kind=self.kind, reason=reason, **fields))
 
 
-def hold_version(hold: Hold) -> str:
-    """Return what tells a hold from others."""
-    return str(microseconds(hold.until))
-
-
-def pause_version(status: LimiterStatus) -> str:
-    """Return what tells a pause from others; empty without one."""
-    return str(microseconds(status.paused_until)) if status.paused_until else ""
-
-
 def _paused(status: LimiterStatus) -> str:
     """Return who has paused a limiter, when and why."""
     if status.paused_until is None:
@@ -239,11 +206,6 @@ def _not_done(acted: Acted, what: str, now: object) -> str:
     if acted == "unknown":
         return f"it is not known whether it was done: the server was asked twice, and it is now {now}"
     return f"nothing was done: it is not {f'the {what} that' if what else 'what'} was shown; it is now {now}"
-
-
-def latch_version(status: LatchStatus) -> str:
-    """Return what tells the parts of a latch from those of another moment; empty without parts."""
-    return f"{status.number}.{microseconds(status.changed_at)}" if status.changed_at else ""
 
 
 def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:

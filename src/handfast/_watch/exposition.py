@@ -11,9 +11,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from handfast._watch.looks import Look
+from handfast._watch.live import View
+from handfast._watch.looker import Looker
+from handfast._watch.rows import Row
 from handfast.metrics import Labels
-from handfast.records import LimiterStatus, LockStatus, NameStatus
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Exposition"]
 
@@ -64,36 +65,32 @@ class Exposition:
         """By kind and name, the counters at the latest look; None before the first one."""
         self._grants: defaultdict[Place, int] = defaultdict(int)
         self._waited: defaultdict[Place, float] = defaultdict(float)
-        self._looked_at = time.monotonic()
         self._text = BLIND
 
-    def take(self, look: Look) -> None:
+    def take(self, view: View) -> None:
         """Take a look. Before the first one nothing was granted: the counters begin there."""
-        if look.error is None:
-            self._count(look)
-        self._text = BLIND if look.error is not None else _text([*_gauges(look, self._place), *self._counters()])
-        self._looked_at = look.at
+        self._count(view)
+        self._text = _text([*_gauges(view, self._place), *self._counters()])
 
-    def text(self, *, hangs: bool) -> str:
-        """Return the metrics. While the look that goes on hangs, they are those of one that has failed."""
-        age = [("handfast_look_age_seconds", dict[str, str](), max(0.0, time.monotonic() - self._looked_at))]
-        return (BLIND if hangs else self._text) + _text(age)
+    def text(self, looker: Looker[View]) -> str:
+        """Return the metrics. In an outage there is no figure of a name."""
+        age = [("handfast_look_age_seconds", dict[str, str](), max(0.0, time.monotonic() - looker.ended_at))]
+        return (self._text if looker.outage is None else BLIND) + _text(age)
 
-    def _place(self, found: NameStatus) -> Place:
+    def _place(self, row: Row) -> Place:
         """Return under which kind and label a name counts."""
-        return found.kind, self._labels.of(found.name)
+        return row.kind, self._labels.of(row.name)
 
-    def _count(self, look: Look) -> None:
+    def _count(self, view: View) -> None:
         seen: dict[Place, tuple[int, float]] = {}
-        for found in look.names:
-            key = found.kind, found.name
-            if not isinstance(found.status, LockStatus):
+        for row in view.rows:
+            if not row.face.has_leases:
                 continue
-            now = seen[key] = found.status.grants, found.status.waited
-            before = now if self._seen is None else self._seen.get(key, (0, 0.0))
+            now = seen[row.key] = row.facts.grants, row.facts.waited
+            before = now if self._seen is None else self._seen.get(row.key, (0, 0.0))
             if now[0] < before[0]:  # the server has forgotten the name in between
                 before = 0, 0.0
-            place = self._place(found)
+            place = self._place(row)
             self._grants[place] += now[0] - before[0]
             self._waited[place] += max(0.0, now[1] - before[1])
         self._seen = seen
@@ -113,45 +110,43 @@ def _text(samples: Iterable[Sample]) -> str:
     return "".join(heads[name] + "".join(lines) for name, lines in found.items())
 
 
-def _gauges(look: Look, place_of: Callable[[NameStatus], Place]) -> Iterator[Sample]:
+def _gauges(view: View, place_of: Callable[[Row], Place]) -> Iterator[Sample]:
     yield "handfast_up", {}, 1.0
-    yield "handfast_look_seconds", {}, look.took
-    yield "handfast_names", {}, len(look.names)
-    yield "handfast_passed_over", {}, look.passed_over
+    yield "handfast_look_seconds", {}, view.took
+    yield "handfast_names", {}, len(view.rows)
+    yield "handfast_passed_over", {}, view.passed_over
     # Each replica, and each primary of a cluster, may have a finding of the same topic.
-    findings = Counter((one.topic, one.severity) for one in look.findings if one.severity in ("warning", "failure"))
+    findings = Counter((one.topic, one.severity) for one in view.findings if one.severity in ("warning", "failure"))
     for (topic, severity), count in findings.items():
         yield "handfast_finding", {"topic": topic, "severity": severity}, count
-    groups = defaultdict[Place, list[NameStatus]](list)
-    for found in look.names:
-        groups[place_of(found)].append(found)
-    for place, found_here in groups.items():
-        named = _named(place)
-        yield "handfast_waiting", named, sum(one.status.waiting for one in found_here)
-        statuses = [one.status for one in found_here if isinstance(one.status, LockStatus)]
-        if statuses:
-            yield "handfast_held", named, sum(status.holding for status in statuses)
-            yield "handfast_on_hold", named, sum(status.hold is not None for status in statuses)
-            holds = (one.held_for for each in statuses for one in each.holders)
-            yield "handfast_oldest_hold_seconds", named, _most(holds)
-            awaited = (one.held_for for each in statuses if each.waiting for one in each.holders if not one.released)
-            yield "handfast_oldest_awaited_hold_seconds", named, _most(awaited)
-            waits = (one.waited_for for each in statuses for one in each.waiters)
-            yield "handfast_oldest_wait_seconds", named, _most(waits)
-        limiters = [one.status for one in found_here if isinstance(one.status, LimiterStatus)]
-        if limiters:
-            yield "handfast_paused", named, sum(status.paused_for > 0 for status in limiters)
-            yield "handfast_oldest_wait_seconds", named, _most(status.longest_wait or 0.0 for status in limiters)
-            shares = (rate.used / rate.limit for each in limiters for rate in each.rates if rate.limit)
-            yield "handfast_limit_used_ratio", named, _most(shares)
+    groups = defaultdict[Place, list[Row]](list)
+    for row in view.rows:
+        groups[place_of(row)].append(row)
+    for place, rows in groups.items():
+        named, face, at = _named(place), rows[0].face, view.at
+        facts = [row.facts for row in rows]
+        yield "handfast_waiting", named, sum(one.waiting for one in facts)
+        if face.has_leases:
+            yield "handfast_held", named, sum(one.holding for one in facts)
+            yield "handfast_on_hold", named, sum(one.stop is not None for one in facts)
+            yield "handfast_oldest_hold_seconds", named, _longest((one.held_since for one in facts), at)
+            awaited = (row.facts.kept_since for row in rows if row.is_awaited)
+            yield "handfast_oldest_awaited_hold_seconds", named, _longest(awaited, at)
+        if face.has_rates:
+            yield "handfast_paused", named, sum(one.stop is not None for one in facts)
+            shares = (rate.used / rate.limit for one in facts for rate in one.rates if rate.limit)
+            yield "handfast_limit_used_ratio", named, max(shares, default=0.0)
+        if face.has_leases or face.has_rates:
+            yield "handfast_oldest_wait_seconds", named, _longest((one.waits_since for one in facts), at)
 
 
 def _named(place: Place) -> dict[str, str]:
     return {"kind": place[0], "name": place[1]}
 
 
-def _most(seconds: Iterable[float]) -> float:
-    return max(seconds, default=0.0)
+def _longest(moments: Iterable[float | None], at: float) -> float:
+    """Return how long it is since the earliest moment; 0 if there is none."""
+    return at - min((one for one in moments if one is not None), default=at)
 
 
 def _braced(labels: dict[str, str]) -> str:

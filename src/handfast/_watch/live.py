@@ -1,6 +1,6 @@
-"""Looks at a server in short steps, once a second: for those who watch it.
+"""Looks at a server in short steps, once a second: for `handfast top` and the page.
 
-A search goes through all keys. It is done a piece in each step, and then rests for `REST` times as long as it took. In
+A search goes through all keys. It is done a piece in each step, and then rests for `SEARCH_REST` times as long as it took. In
 between, a step inspects again the names that matter: those that are seen, that others wait for, or whose lease ends soon. So
 a step takes a small part of the server's time, however many names there are.
 
@@ -12,29 +12,28 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import escape
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, get_args
 
 from handfast._engine.names import INSPECTED, NamePattern
 from handfast._protocol.names import Search
-from handfast._watch.acts import Named
-from handfast._watch.looks import REST
 from handfast._watch.results import ResultReader, Results
+from handfast._watch.rows import Key, Row, rows_of
 from handfast.arguments import Kind
-from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, ServerFinding
+from handfast.records import NameStatus, ServerFinding
 
 if TYPE_CHECKING:
     from handfast import Handfast
 
-__all__ = ["Key", "Live", "Row", "View"]
-
-Key: TypeAlias = tuple[Kind, str]
-"""A kind and a name."""
+__all__ = ["Live", "Row", "View"]
 
 TIMEOUT_S = 2.0
 """For how long a call of a step waits for the server."""
+
+SEARCH_REST = 20
+"""How many times longer the rest after a search is than the search."""
 
 SEARCH_EVERY_S = 10.0
 """Seconds from the end of a search to the next one, at least."""
@@ -72,69 +71,6 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A name, as it was at a moment."""
-
-    kind: Kind
-    name: str
-    status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus
-    at: float
-    """When it was inspected, in seconds of `time.monotonic`: the durations of the status are those of that moment."""
-    rate: float = 0.0
-    """Grants a second, of late."""
-    mean: float | None = None
-    """How long those had waited who were granted of late, in seconds; None without a grant."""
-    before: int | None = None
-    """How many waited a minute ago; None if that is not known."""
-
-    @property
-    def key(self) -> Key:
-        """The key of the row."""
-        return self.kind, self.name
-
-    @property
-    def named(self) -> Named:
-        """The name, for an act."""
-        return Named.of(self.kind, self.name)
-
-    @property
-    def holding(self) -> int:
-        """How many leases it has."""
-        return self.status.holding if isinstance(self.status, LockStatus) else 0
-
-    @property
-    def stands_by(self) -> bool:
-        """Whether its waiters stand by: candidates wait for as long as another one leads, and that is no problem."""
-        return self.kind == "election"
-
-    @property
-    def held_since(self) -> float | None:
-        """When the oldest lease was granted; None if no one holds it. Moments are in seconds of `time.monotonic`."""
-        status = self.status
-        if not isinstance(status, LockStatus) or not status.holders:
-            return None
-        return self.at - max(one.held_for for one in status.holders)
-
-    @property
-    def ends_at(self) -> float | None:
-        """When the first lease ends, unless it is renewed."""
-        status = self.status
-        if not isinstance(status, LockStatus) or not status.holders:
-            return None
-        return self.at + min(one.remaining for one in status.holders)
-
-    @property
-    def waits_since(self) -> float | None:
-        """Since when the first of the queue waits; None if no one waits."""
-        status = self.status
-        if isinstance(status, LimiterStatus):
-            return None if status.longest_wait is None else self.at - status.longest_wait
-        if isinstance(status, LockStatus) and status.waiters:
-            return self.at - status.waiters[0].waited_for
-        return None
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """All that is known after a step."""
 
@@ -156,12 +92,12 @@ class View:
     @property
     def held(self) -> int:
         """How many leases there are."""
-        return sum(row.status.holding for row in self.rows if isinstance(row.status, LockStatus))
+        return sum(row.facts.holding for row in self.rows)
 
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum(row.status.waiting for row in self.rows)
+        return sum(row.facts.waiting for row in self.rows)
 
     @property
     def rate(self) -> float:
@@ -221,7 +157,7 @@ class Live:
     def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
         """Return the names to inspect again, the most important ones first."""
         wanted = dict.fromkeys(key for key in seen if key in self._rows)
-        wanted |= dict.fromkeys(key for key, row in self._rows.items() if row.status.waiting)
+        wanted |= dict.fromkeys(key for key, row in self._rows.items() if row.facts.waiting)
         wanted |= dict.fromkeys(key for key, row in self._rows.items() if _is_lively(row, now))
         return [*wanted][:MOST]
 
@@ -276,7 +212,7 @@ class Live:
             self._known, self._is_whole = self._search, True
             if self._reader is not None:
                 self._reader.take(self._search, self._search_began)
-            self._search_at = now + max(SEARCH_EVERY_S, REST * self._spent)
+            self._search_at = now + max(SEARCH_EVERY_S, SEARCH_REST * self._spent)
 
     def _new_search(self) -> Search:
         is_read = self._reader is not None
@@ -284,33 +220,34 @@ class Live:
         return Search(pattern, LISTED, reads=False)
 
     def _take(self, found: Iterable[NameStatus]) -> None:
-        now = time.monotonic()
-        for one in found:
-            key = one.kind, one.name
-            if len(self._rows) >= MOST_ROWS and key not in self._rows and _is_idle(one.status):
+        for row in rows_of(found, time.monotonic()):
+            key = row.key
+            if len(self._rows) >= MOST_ROWS and key not in self._rows and row.facts.is_idle:
                 self._search.places.pop(key, None)
                 self._left_out += 1
                 continue
             if key not in self._known.places and key in self._search.places:
                 self._known.places[key] = self._search.places[key]
-            self._rows[key] = self._row(key, one, now)
+            self._rows[key] = self._moving(row)
 
-    def _row(self, key: Key, found: NameStatus, now: float) -> Row:
-        status = found.status
-        counters = (status.grants, status.waited) if isinstance(status, LockStatus) else (0, 0.0)
-        samples = self._samples.setdefault(key, deque())
-        if samples and counters[0] < samples[-1].grants:  # the server has forgotten the name in between
+    def _moving(self, row: Row) -> Row:
+        """Return the row with what has changed of late."""
+        facts, now = row.facts, row.at
+        samples = self._samples.setdefault(row.key, deque())
+        if samples and facts.grants < samples[-1].grants:  # the server has forgotten the name in between
             samples.clear()
         if not samples or now >= samples[-1].at + 1:
-            samples.append(Sample(now, *counters, status.waiting))
+            samples.append(Sample(now, facts.grants, facts.waited, facts.waiting))
         while samples and samples[0].at < now - REMEMBERED_S - 1:
             samples.popleft()
         then = next(one for one in samples if one.at >= now - RECENT_S)
-        grown, passed = counters[0] - then.grants, now - then.at
+        grown, passed = facts.grants - then.grants, now - then.at
         rate = grown / passed if passed > 1 else 0.0
-        mean = max(0.0, counters[1] - then.waited) / grown if grown > 0 else None
+        mean = max(0.0, facts.waited - then.waited) / grown if grown > 0 else None
         before = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
-        return Row(*key, status, now, rate, mean, before)
+        return (
+            replace(row, rate=rate, mean=mean, before=before) if rate or mean is not None or before is not None else row
+        )
 
     def _forget(self, key: Key) -> None:
         self._rows.pop(key, None)
@@ -318,16 +255,9 @@ class Live:
         self._known.places.pop(key, None)
 
 
-def _is_idle(status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus) -> bool:
-    """Whether a name was only used of late."""
-    return isinstance(status, LockStatus) and not (status.holding or status.waiting or status.hold)
-
-
 def _is_lively(row: Row, now: float) -> bool:
     """Whether a name is looked at in each step: it was granted lately, or its age alone would make an alarm of it."""
-    status = row.status
-    if not isinstance(status, LockStatus):
-        return isinstance(status, DebounceStatus) or (isinstance(status, LimiterStatus) and status.paused_for > 0)
-    if row.rate or (status.granted_ago is not None and now - row.at + status.granted_ago < RECENT_S):
+    facts = row.facts
+    if row.rate or (facts.granted_at is not None and now - facts.granted_at < RECENT_S):
         return True
-    return any(row.at + one.remaining < now + one.ttl / 2 for one in status.holders if not one.released)
+    return facts.doubtful_at is not None and now > facts.doubtful_at

@@ -1,59 +1,38 @@
-"""Problems in sentences, for a person: the worst comes first.
+"""Problems in sentences, for a person: a table of rules, and the order of what they find.
 
-A sentence about a lease that ends soon needs a row of the same step: nothing old raises an alarm.
+A rule is a function of a row, or of what is known of the server, and says how bad it is and in which words. Names come before
+results, and these before the server: a setting of the server was there yesterday, and a name that is stuck was not. A
+sentence about a lease that ends soon needs a row of the same step: nothing old raises an alarm.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from handfast._watch.held import SILENT_S
-from handfast._watch.live import Key, Row, View
-from handfast._watch.results import Result, Results, State
-from handfast.records import Holder, LimiterStatus, LockStatus, ServerFinding
+from handfast._watch.facts import Facts, Label, Moment, Sentence
+from handfast._watch.live import View
+from handfast._watch.results import Result, State
+from handfast._watch.rows import Key, Level, Row, is_full
+from handfast._watch.thresholds import (
+    FRESH_S,
+    GROWN,
+    GROWN_FROM,
+    LATE_SHARE,
+    LOW_SHARE,
+    RENEWED,
+    WAITED_LONG_S,
+)
+from handfast.records import Holder, ServerFinding
 
-__all__ = ["Label", "Level", "Moment", "Part", "Problem", "Sentence", "find_problems"]
+__all__ = ["SEVERITIES", "Group", "Problem", "Verdict", "find_problems", "verdict_of"]
 
-HELD_LONG_S, WAITED_LONG_S, WAITED_TOO_LONG_S = 1800.0, 60.0, 600.0
-"""From when on a hold, or a wait without a grant, is worth a sentence."""
+Group: TypeAlias = Literal["names", "results", "server"]
 
-GROWN, GROWN_FROM = 5, 8
-"""By how much a queue has grown within a minute, and how long it is, if that is worth a sentence."""
-
-FULL, FULL_FROM_S = 0.9, 10.0
-"""How full a limiter is, and how long the period of its rate, if that is worth a sentence: shorter ones are full by design."""
-
-RENEWED = 1.25
-"""Of how many ttls the time from the grant to the end of a lease is, at least, if it was renewed: a lease is renewed after a
-third of its ttl, and a grant is confirmed some time after it was made."""
-
-OVERDUE = 1 / 2
-"""Below which part of its ttl a lease was not renewed when it should have been: two thirds are left before each renewal."""
-
-FRESH_S = 1.5
-"""How old a row may be for a sentence about a lease that ends soon."""
-
-
-class Label(NamedTuple):
-    """A part of a sentence: the text of another program, such as a name or the label of a client."""
-
-    text: str
-
-
-class Moment(NamedTuple):
-    """A part of a sentence: how long it is since a moment, or until then, in seconds of `time.monotonic`."""
-
-    at: float
-
-
-Part: TypeAlias = str | Label | Moment
-
-Sentence: TypeAlias = tuple[Part, ...]
-
-Level: TypeAlias = Literal["urgent", "warning", "note"]
+SEVERITIES: dict[str, Level | None] = {"failure": "urgent", "warning": "warning", "info": None, "ok": None}
+"""How bad a finding about the server is, in every view; None where it is no problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,75 +40,138 @@ class Problem:
     """A sentence and its explanation."""
 
     level: Level
-    weight: float
-    """Sorts the problems of a level, the largest first."""
+    group: Group
+    harm: float
+    """Sorts the problems of a level and a group, the largest first: of a name, how many wait times for how long."""
     id: str
-    """The kind of the problem and its name: constant while the problem lasts."""
+    """The rule and the name: constant while the problem lasts."""
     says: Sentence
     means: Sentence
     where: Key | None = None
     """The name that it is about; None if it is about the server."""
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it says that a name is stuck."""
+        return self.group == "names" and self.level == "urgent"
 
-LEVELS = get_args(Level)
+
+class Finding(NamedTuple):
+    """What a rule has found."""
+
+    level: Level
+    harm: float
+    says: Sentence
+    means: Sentence
+
+
+Rule: TypeAlias = Callable[[Row, float], Finding | None]
+"""Gets a row, and the moment of the view."""
+
+
+class Verdict(NamedTuple):
+    """All problems in one sentence."""
+
+    level: Level | None
+    text: str
+
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 def find_problems(view: View) -> list[Problem]:
     """Return the problems, the worst first. Their order is stable."""
-    found = [*_of_server(view.findings)]
+    found = [*_of_results(view.results.found), *_of_server(view.findings)]
     for row in view.rows:
-        if isinstance(row.status, LockStatus):
-            found += _of_leases(row, row.status, view.at)
-        elif isinstance(row.status, LimiterStatus):
-            found += _of_limiter(row, row.status)
-    found += _of_results(view.results)
+        for rule, find in RULES.items():
+            if (one := find(row, view.at)) is not None:
+                found.append(Problem(one.level, "names", one.harm, f"{rule} {row.kind} {row.name}", *one[2:], row.key))
     if view.passed_over:
         found.append(_of_keys(view.passed_over))
-    return sorted(found, key=lambda one: (LEVELS.index(one.level), -one.weight, one.id))
+    return sorted(found, key=lambda one: (LEVELS.index(one.level), GROUPS.index(one.group), -one.harm, one.id))
 
 
-def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
-    held, waits = row.held_since, None if row.stands_by else row.waits_since
-    age, wait = now - (held or now), now - (waits or now)
-    silent = sum(one.silent_for > SILENT_S for one in status.waiters)
-    says: Sentence
-    means: Sentence
-    is_stuck = waits is not None and age > HELD_LONG_S
-    oldest = max(status.holders, key=lambda one: one.held_for, default=None)
-    if status.hold is not None:
-        says = Label(row.name), " is on hold for ", Moment(row.at + status.hold.remaining), " more"
-        means = Label(status.hold.by), ": ", Label(status.hold.reason), f". {_waiting(status.waiting)}."
-        level: Level = "warning" if status.waiting else "note"
-        yield Problem(level, 30.0 + status.waiting, f"hold {row.kind} {row.name}", says, means, row.key)
-    elif is_stuck and oldest is not None and held is not None and waits is not None:
-        says = Label(row.name), " has been held for ", Moment(held), f", and {_waiting(status.waiting)}"
-        means = (*_of_holder(oldest, row.at), " The first waits for ", Moment(waits), _silence(silent))
-        weight = 1000 + min(900, wait / 60) + status.waiting
-        yield Problem("urgent", weight, f"stuck {row.kind} {row.name}", says, means, row.key)
-    elif wait > WAITED_LONG_S and waits is not None and (status.granted_ago or wait) > WAITED_LONG_S / 2:
-        says = "The first in the queue of ", Label(row.name), " has waited for ", Moment(waits)
-        by: Sentence = (" It is free.",)
-        if oldest is not None and held is not None:
-            by = " It is held by ", Label(oldest.label), " for ", Moment(held), "."
-        level = "urgent" if wait > WAITED_TOO_LONG_S else "warning"
-        means = f"{_waiting(status.waiting)}.", *by
-        yield Problem(level, 400 + min(300, wait / 10), f"waits {row.kind} {row.name}", says, means, row.key)
-    if silent and not is_stuck:
-        says = (
-            f"{silent:,} of {status.waiting:,} waiters of ",
-            Label(row.name),
-            f" {'is' if silent == 1 else 'are'} silent",
-        )
-        means = ("Their processes have ended or are frozen. They are passed over when their turn comes.",)
-        yield Problem("warning", 300 + silent, f"silent {row.kind} {row.name}", says, means, row.key)
-    for one in status.holders:
+def verdict_of(view: View, problems: list[Problem]) -> Verdict:
+    """Return what is to be said first."""
+    stuck = {one.where for one in problems if one.is_stuck}
+    known = {one.where: one for one in problems if one.where is not None}
+    if stuck:
+        waiting = sum(row.facts.waiting for row in view.rows if row.key in stuck)
+        names = "1 name is" if len(stuck) == 1 else f"{len(stuck):,} names are"
+        wait = "1 request waits" if waiting == 1 else f"{waiting:,} requests wait"
+        return Verdict("urgent", f"{names} stuck, and {wait} for {'it' if len(stuck) == 1 else 'them'}")
+    urgent = [one for one in problems if one.level == "urgent"]
+    if urgent:
+        return Verdict("urgent", f"Nothing is stuck; {_settings(len(urgent))} what the locks promise")
+    warnings = sum(one.level == "warning" for one in problems)
+    if warnings:
+        return Verdict("warning", f"Nothing is stuck; {warnings:,} thing{'s' * (warnings != 1)} to know about")
+    if not view.rows and not known:
+        return Verdict(None, "No one holds anything yet")
+    return Verdict(None, "Nothing is wrong")
+
+
+def _settings(count: int) -> str:
+    return "1 setting of the server breaks" if count == 1 else f"{count:,} settings of the server break"
+
+
+# --- rules of names. Each is silent where a rule above it says the same in worse words.
+
+
+def _stuck(row: Row, now: float) -> Finding | None:
+    facts = row.facts
+    if facts.stop is not None or facts.held_since is None or row.held_level(now) is None:
+        return None
+    says = Label(row.name), " has been held for ", Moment(facts.held_since), f", and {_waiting(facts.waiting)}"
+    means: Sentence = _of_holder(facts.holders[0], row.at)
+    if facts.waits_since is not None:
+        means = (*means, " The first waits for ", Moment(facts.waits_since), _silence(facts.silent))
+    return Finding("urgent", _harm(facts, now), says, means)
+
+
+def _waits(row: Row, now: float) -> Finding | None:
+    facts, level = row.facts, row.wait_level(now)
+    if level is None or facts.stop is not None or facts.rates or facts.waits_since is None or _stuck(row, now):
+        return None
+    if facts.granted_at is not None and now - facts.granted_at <= WAITED_LONG_S / 2:  # the queue moves
+        return None
+    first = ", the first" if facts.waiting > 1 else ""
+    says = Label(row.name), f" keeps {facts.waiting:,} waiting{first} for ", Moment(facts.waits_since)
+    means: Sentence = ("It is free.",)
+    if facts.holders and facts.held_since is not None:
+        others = f" and {facts.holding - 1:,} more" if facts.holding > 1 else ""
+        means = "It is held by ", Label(facts.holders[0].label), f"{others} for ", Moment(facts.held_since), "."
+    return Finding(level, _harm(facts, now), says, means)
+
+
+def _stopped(row: Row, _now: float) -> Finding | None:
+    facts = row.facts
+    if (stop := facts.stop) is None:
+        return None
+    says = Label(row.name), f" is {stop.what} for ", Moment(stop.until), " more"
+    why: Sentence = (": ", Label(stop.why)) if stop.why else ()
+    said: Sentence = ("By ", Label(stop.by), *why, ". ") if stop.by else ()
+    return Finding("warning" if facts.waiting else "note", facts.waiting, says, (*said, f"{_sentence(facts.waiting)}."))
+
+
+def _silent(row: Row, now: float) -> Finding | None:
+    facts = row.facts
+    if not facts.silent or _stuck(row, now):
+        return None
+    says = Label(row.name), f" has {facts.silent:,} silent of {facts.waiting:,} waiters"
+    means = ("Their processes have ended or are frozen. They are passed over when their turn comes.",)
+    return Finding("warning", facts.silent, says, means)
+
+
+def _unrenewed(row: Row, now: float) -> Finding | None:
+    if now >= row.at + FRESH_S:
+        return None
+    for one in row.facts.holders:
         # A lease that is older than its ttl was renewed, three times in each ttl.
-        if (
-            one.held_for > one.ttl > one.remaining * 3
-            and one.wanted is None
-            and not one.released
-            and now < row.at + FRESH_S
-        ):
+        is_late = one.held_for > one.ttl and one.remaining < one.ttl * LOW_SHARE
+        if is_late and one.wanted is None and not one.released:
             says = (
                 "The lease of ",
                 Label(row.name),
@@ -137,60 +179,65 @@ def _of_leases(row: Row, status: LockStatus, now: float) -> Iterator[Problem]:
                 Moment(row.at + one.remaining),
                 " unless it is renewed",
             )
-            means = Label(one.label), " has missed at least one renewal."
-            yield Problem("warning", 350, f"unrenewed {row.kind} {row.name}", says, means, row.key)
-            break
-    if waits is not None and row.before is not None and status.waiting >= max(GROWN_FROM, row.before + GROWN):
-        says = "The queue of ", Label(row.name), f" grows: {row.before:,} a minute ago, {status.waiting:,} now"
-        mean = "" if row.mean is None else f", after a mean wait of {row.mean:.1f} s"
-        yield Problem(
-            "warning",
-            250 + status.waiting,
-            f"grows {row.kind} {row.name}",
-            says,
-            (f"{row.rate:.1f} grants a second{mean}.",),
-            row.key,
-        )
+            return Finding("warning", 1, says, (Label(one.label), " has missed at least one renewal."))
+    return None
+
+
+def _grows(row: Row, _now: float) -> Finding | None:
+    facts = row.facts
+    if not row.is_awaited or row.before is None or facts.waiting < max(GROWN_FROM, row.before + GROWN):
+        return None
+    says = "The queue of ", Label(row.name), f" grows: {row.before:,} a minute ago, {facts.waiting:,} now"
+    mean = "" if row.mean is None else f", after a mean wait of {row.mean:.1f} s"
+    return Finding("warning", facts.waiting, says, (f"{row.rate:.1f} grants a second{mean}.",))
+
+
+def _full(row: Row, now: float) -> Finding | None:
+    facts = row.facts
+    full = max(filter(is_full, facts.rates), key=lambda rate: rate.used / rate.limit, default=None)
+    if full is None or not facts.waiting or facts.stop is not None:
+        return None
+    says = Label(row.name), f" has used {full.used:,} of {full.limit:,} in {full.per:g} s"
+    return Finding("warning", _harm(facts, now), says, (f"{_sentence(facts.waiting)}.",))
+
+
+RULES: dict[str, Rule] = {
+    "stuck": _stuck,
+    "waits": _waits,
+    "stopped": _stopped,
+    "silent": _silent,
+    "unrenewed": _unrenewed,
+    "grows": _grows,
+    "full": _full,
+}
+"""By their words, which begin the id of a problem."""
+
+
+def _harm(facts: Facts, now: float) -> float:
+    """Return for how long requests have waited, all together, as if each had waited as long as the first."""
+    return facts.waiting * (now - (facts.waits_since or now))
 
 
 def _of_holder(one: Holder, at: float) -> Sentence:
     """Return whether the process of a holder lives, by its lease: one that was never renewed ends a ttl after its grant."""
     if one.released:
-        return (
-            Label(one.label),
-            " has released it, and it stays taken for ",
-            Moment(at + one.remaining),
-            " more: at_least.",
-        )
+        ends = Moment(at + one.remaining)
+        return Label(one.label), " has released it, and it stays taken for ", ends, " more: at_least."
     if one.held_for + one.remaining < one.ttl * RENEWED:
         says = " has not renewed its lease since the grant, so its process may have ended. The lease ends in "
         return Label(one.label), says, Moment(at + one.remaining), "."
-    if one.wanted is None and one.remaining < one.ttl * OVERDUE:
+    if one.wanted is None and one.remaining < one.ttl * LATE_SHARE:
         says = " has missed a renewal, so its process may have ended. The lease ends in "
         return Label(one.label), says, Moment(at + one.remaining), "."
     return Label(one.label), " renews its lease, so its process lives: it hangs, or its work is long."
 
 
-def _of_limiter(row: Row, status: LimiterStatus) -> Iterator[Problem]:
-    if status.paused_for:
-        says: Sentence = Label(row.name), " is paused for ", Moment(row.at + status.paused_for), " more"
-        means: Sentence = (f"{_waiting(status.waiting)}.",)
-        if status.last is not None and status.last.what == "pause":
-            means = (*means, " Paused by ", Label(status.last.by), ".")
-        level: Level = "warning" if status.waiting else "note"
-        yield Problem(level, 60.0 + status.waiting, f"paused {row.name}", says, means, row.key)
-        return
-    rates = [rate for rate in status.rates if rate.limit and rate.per >= FULL_FROM_S and rate.used >= FULL * rate.limit]
-    full = max(rates, key=lambda rate: rate.used / rate.limit, default=None)
-    if full is not None:
-        says = Label(row.name), f" has used {full.used:,} of {full.limit:,} in {full.per:g} s"
-        means = (f"{_waiting(status.waiting)}.",)
-        yield Problem("warning", 200 + status.waiting, f"full {row.name}", says, means, row.key)
+# --- results, and the server
 
 
-def _of_results(results: Results) -> Iterator[Problem]:
+def _of_results(results: tuple[Result, ...]) -> Iterator[Problem]:
     groups: defaultdict[tuple[str, State], list[Result]] = defaultdict(list)
-    for one in results.found:
+    for one in results:
         if one.state in ("left", "failed"):
             groups[one.name, one.state].append(one)
     for (name, state), some in groups.items():
@@ -199,43 +246,42 @@ def _of_results(results: Results) -> Iterator[Problem]:
         if state == "left":
             says: Sentence = keys, Label(name), " began and did not end"
             means: Sentence = "The latest, ", Label(latest.key), ", began ", Moment(latest.recorded_at), " ago."
-            yield Problem("warning", 160, f"left {name}", says, means, ("once", name))
         else:
             says = keys, Label(name), " failed"
             means = "The latest, ", Label(latest.key), ", ", Moment(latest.recorded_at), " ago: ", Label(latest.why)
-            yield Problem("warning", 150, f"failed {name}", says, means, ("once", name))
+        # A run that may have ended in the middle needs a look before one that is known to have failed.
+        yield Problem("warning", "results", state == "left", f"{state} {name}", says, means, ("once", name))
 
 
-def _of_server(findings: Sequence[ServerFinding]) -> Iterator[Problem]:
+def _of_server(findings: tuple[ServerFinding, ...]) -> Iterator[Problem]:
     times = Counter[str]()
     for one in findings:
         times[one.topic] += 1
         again = f" {times[one.topic]}" if times[one.topic] > 1 else ""  # each replica, and each primary, may have one
-        if one.severity in ("warning", "failure"):
-            level: Level = "urgent"
-            if one.severity == "failure":
-                weight = 2000.0
-            elif one.topic == "eviction":
-                weight = 900.0
-            else:
-                level, weight = "warning", 100.0
-            says = (one.text[:1].upper() + one.text[1:] if "-" not in one.text.split(" ")[0] else one.text,)
+        if (level := SEVERITIES[one.severity]) is not None:
             means = ": ".join(filter(None, (one.advice, one.command)))
-            yield Problem(
-                level, weight, f"server {one.topic}{again}", says, (means[:1].upper() + means[1:],) if means else ()
-            )
+            said = (means[:1].upper() + means[1:],) if means else ()
+            yield Problem(level, "server", 1, f"server {one.topic}{again}", (_capital(one.text),), said)
 
 
 def _of_keys(count: int) -> Problem:
     says = (f"{count:,} {'key' if count == 1 else 'keys'} of this namespace can't be read",)
     means = ("Another program has written there, or the name is too long. All other names are shown.",)
-    return Problem("note", 0.0, "passed over", says, means)
+    return Problem("note", "server", 0, "passed over", says, means)
+
+
+def _capital(text: str) -> str:
+    """Begin a sentence with a capital; the name of a setting stays as it is."""
+    return text if "-" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
 def _waiting(count: int) -> str:
-    if count == 0:
-        return "None wait"
-    return "1 waits" if count == 1 else f"{count:,} wait"
+    return "no one waits" if count == 0 else "1 is waiting" if count == 1 else f"{count:,} are waiting"
+
+
+def _sentence(count: int) -> str:
+    text = _waiting(count)
+    return text[:1].upper() + text[1:]
 
 
 def _silence(count: int) -> str:

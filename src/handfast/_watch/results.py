@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
@@ -20,6 +20,7 @@ from handfast._engine.once import version_of
 from handfast._engine.server_facts import TIME
 from handfast._protocol import once
 from handfast._protocol.names import Search
+from handfast._watch.rows import Key, Row
 from handfast.errors import ServerRefused, UnknownLayout
 
 if TYPE_CHECKING:
@@ -96,9 +97,9 @@ class ResultReader:
         self._turn = deque([tag for tag in self._places if tag not in self._known] + known)
         self._searched_at, self._refused = searched_at, ""
 
-    def step(self, rows: Mapping[Any, Row], timeout: float) -> Results:
+    def step(self, rows: Mapping[Key, Row], timeout: float) -> Results:
         """Read some records. Raises the error of a failed call."""
-        runs = {row.name: row for row in rows.values() if row.kind == "once"}
+        runs = {row.name: row for row in rows.values() if row.face.has_records}
         try:
             if not self._refused and self._turn:
                 self._read_some(self._doubtful(runs), timeout)
@@ -113,7 +114,11 @@ class ResultReader:
     def _may_run(self, one: Result, runs: Mapping[str, Row]) -> bool:
         """Whether a run that began may go on: it has a lease, or it began after the last look at its lease."""
         row = runs.get(one.key)
-        return row.holding > 0 or row.at < one.recorded_at if row is not None else self._searched_at < one.recorded_at
+        return (
+            row.facts.holding > 0 or row.at < one.recorded_at
+            if row is not None
+            else self._searched_at < one.recorded_at
+        )
 
     def _doubtful(self, runs: Mapping[str, Row]) -> list[str]:
         """Return the keys whose run has no lease any more: whether it has ended is read before anyone learns of it."""
@@ -156,22 +161,6 @@ class ResultReader:
             else:
                 self._confirmed.discard(tag)
             self._known[tag] = found
-
-
-class Row(Protocol):
-    """A row of `Live`."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def at(self) -> float: ...
-
-    @property
-    def holding(self) -> int: ...
 
 
 def _time() -> Steps[int]:

@@ -12,14 +12,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from handfast._watch.live import Key, Row, View
-from handfast._watch.problems import find_problems
+from handfast._watch.live import View
+from handfast._watch.looker import Outage
+from handfast._watch.problems import find_problems, verdict_of
+from handfast._watch.rows import Key, Row, gathered
 from handfast.page import wire
 from handfast.records import AuditEntry
 
-__all__ = ["Board", "Outage"]
+__all__ = ["Board"]
 
 SAMPLE_EVERY_S, SAMPLES = 5.0, 60
 """Of the pictures of the last five minutes: how often a queue's length is noted, and how many of them are kept."""
@@ -33,16 +35,6 @@ MOST_GONE = 100_000
 
 MOST_ANSWERS = 8
 """Answers that are kept until the next look: pages know one of the last few looks."""
-
-
-class Outage(NamedTuple):
-    """Nothing new is seen. Moments are in seconds of `time.monotonic`."""
-
-    since: float
-    now: float
-    error: str
-    is_of_server: bool
-    """Whether the server does not answer; else the page may not look, or has a fault."""
 
 
 class Board:
@@ -75,7 +67,8 @@ class Board:
 
     def take(self, view: View, seen: Iterable[Key]) -> None:
         """Take a look; ``seen`` are names whose holders and waiters pages list."""
-        problems = wire.problems(find_problems(view), self._parts["problems"].value)
+        found = find_problems(view)
+        problems = wire.steady(self._parts["problems"].value, [wire.problem(one) for one in found])
         rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
         known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
         with self._lock:
@@ -89,7 +82,7 @@ class Board:
             parts["findings"] = [wire.finding(found) for found in view.findings]
             for name, value in parts.items():
                 self._parts[name].set(value, self.number)
-            rows_seen = {key: self._entries[key].row for key in seen if key in self._entries}
+            rows_seen = {key: self._opened(self._entries[key].row) for key in seen if key in self._entries}
             self._details = {key: self._details.get(key) or _Part() for key in rows_seen}
             for key, row in rows_seen.items():
                 part = self._details[key]
@@ -102,6 +95,7 @@ class Board:
                 "mean": None if view.mean is None else round(view.mean, 2),
                 "took": round(view.took * 1000),
                 "whole": view.is_whole,
+                "verdict": verdict_of(view, found),
                 "left_out": view.left_out,
             }
             self.looked_at, self.is_whole, self.is_current = view.at, view.is_whole, True
@@ -143,6 +137,13 @@ class Board:
             head = json.dumps(own, separators=(",", ":")).encode()
             return head[:-1] + b"," + self._answers[after][1:]
 
+    def _opened(self, row: Row) -> Row:
+        """Return a row with the items that belong to it."""
+        if not row.face.has_items:
+            return row
+        same = gathered([entry.row for entry in self._entries.values() if entry.row.kind == row.kind])
+        return next((one for one in same if one.key == row.key), row)
+
     @property
     def _run_id(self) -> str:
         return f"{self._run}{os.getpid():x}"
@@ -170,7 +171,7 @@ class Board:
             if entry is None:
                 self._numbers += 1
                 entry = self._entries[key] = _Entry(self._numbers, row)
-            elif entry.row is row and not (is_sample and (entry.samples is not None or row.status.waiting)):
+            elif entry.row is row and not (is_sample and (entry.samples is not None or row.facts.waiting)):
                 continue
             entry.take(row, self.number, is_sample=is_sample)
         for key in self._entries.keys() - here:
@@ -208,10 +209,10 @@ class _Entry:
 
     def take(self, row: Row, look: int, *, is_sample: bool) -> None:
         self.row = row
-        if is_sample and (self.samples is not None or row.status.waiting):
+        if is_sample and (self.samples is not None or row.facts.waiting):
             if self.samples is None:
                 self.samples = deque(maxlen=SAMPLES)
-            self.samples.append(row.status.waiting)
+            self.samples.append(row.facts.waiting)
             self.samples = self.samples if any(self.samples) else None
         new = wire.fields_of(row, self.samples or ())
         for name in self.fields.keys() | new.keys():
@@ -231,7 +232,7 @@ def _told(outage: Outage | None) -> dict[str, Any] | None:
         return None
     return {
         "since": wire.moment(outage.since),
-        "now": wire.moment(outage.now),
-        "error": outage.error,
+        "now": wire.moment(time.monotonic()),
+        "error": outage.text,
         "server": outage.is_of_server,
     }

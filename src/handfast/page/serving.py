@@ -23,13 +23,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from handfast import Handfast
-from handfast._engine.names import LIMITS
 from handfast._engine.validate import encode_name
 from handfast._version import __version__
+from handfast._watch import thresholds
 from handfast._watch.acts import MAX_PAUSE_S, Act, Done, Named, acting_as
-from handfast._watch.live import Key
-from handfast.arguments import HeldKind, Kind
+from handfast._watch.faces import FACES
+from handfast._watch.rows import Key
+from handfast.arguments import Kind
 from handfast.errors import HandfastError
+from handfast.page import wire
 from handfast.page.guard import Authorize, Guard, give_cookie, new_cookie, refusal, token_of
 from handfast.page.watching import Watching
 
@@ -61,29 +63,30 @@ class Doing(NamedTuple):
     act: Act
     """What the page has to allow for it."""
     done: str
-    """The message when it is done."""
+    """The message when it is done, behind the name."""
     nothing: str
     """The message if there was nothing to do."""
-    kinds: tuple[str, ...]
-    """The kinds of names that it is for."""
     needs: Literal["fence", "seconds", "version", ""] = ""
     """What it needs beside a reason."""
     has_version: bool = False
     """Whether it may say which version was shown: then another one stays as it is."""
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of names that it is for."""
+        return [kind for kind, face in FACES.items() if self.act in face.acts]
 
-VERSIONS = {"once": r"[0-9a-f]{40}|[0-9]{1,6}\.[0-9]{1,16}", "lock": r"[0-9]{1,16}", "limiter": r"[1-9][0-9]{0,15}"}
-"""By the first kind of an act, how a version looks."""
+
+VERSIONS = {"forget": r"[0-9a-f]{40}|[0-9]{1,6}\.[0-9]{1,16}", "hold": r"[0-9]{1,16}", "pause": r"[1-9][0-9]{0,15}"}
+"""By act, how a version looks."""
 
 DOINGS = {
-    "release": Doing("release", "taken", "Nothing was taken: who was shown has released it.", tuple(LIMITS), "fence"),
-    "hold": Doing("hold", "on hold", "", get_args(HeldKind), "seconds", has_version=True),
-    "unhold": Doing("hold", "on hold no more", "It was not on hold.", get_args(HeldKind), has_version=True),
-    "pause": Doing("pause", "paused", "", ("limiter",), "seconds"),
-    "resume": Doing("pause", "paused no more", "It was not paused.", ("limiter",), has_version=True),
-    "forget": Doing(
-        "forget", "forgotten: the next one does it again", "", ("once", "latch"), "version", has_version=True
-    ),
+    "release": Doing("release", "is released", "Nothing was taken: who was shown has released it.", "fence"),
+    "hold": Doing("hold", "is on hold", "", "seconds", has_version=True),
+    "unhold": Doing("hold", "is on hold no more", "It was not on hold.", has_version=True),
+    "pause": Doing("pause", "is paused", "", "seconds"),
+    "resume": Doing("pause", "is resumed", "It was not paused.", has_version=True),
+    "forget": Doing("forget", "is forgotten: the next one does it again", "", "version", has_version=True),
 }
 """By the last part of their paths, which are the names of the methods."""
 
@@ -127,6 +130,8 @@ async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> 
             "namespace": watching.client._namespace,  # noqa: SLF001 -- ours
             "server": driver.address,
             "version": __version__,
+            "kinds": wire.kinds(),
+            "thresholds": thresholds.of_page(),
         }
     )
     if cookie is not None:
@@ -140,7 +145,7 @@ async def _looks(watching: Watching, request: Request) -> Response:
     seen = _key(asked.get("kind"), asked.get("name"))
     watching.ask(seen)
     after, shown = (_number(asked.get(word, "")) for word in ("after", "shown"))
-    answer = partial(watching.board.answer, asked.get("run", ""), after, watching.outage, seen, shown)
+    answer = partial(watching.board.answer, asked.get("run", ""), after, watching.looker.outage, seen, shown)
     return Response(await run_in_threadpool(answer), media_type="application/json")  # it may be large
 
 
@@ -176,12 +181,11 @@ async def _act(watching: Watching, allowed: frozenset[str], name: str, request: 
         return JSONResponse({"error": str(error)}, 422)
     except (HandfastError, RedisError, OSError) as error:
         return JSONResponse({"error": f"Not known to be done: {error}"}, 503)
-    watching.look_soon()
+    watching.looker.look_soon()
     if not done.taken:
         return JSONResponse({"error": doing.nothing}, 409)
-    return JSONResponse(
-        {"done": done.text(f"{done.taken:,} lease{'s' * (done.taken != 1)} taken" if name == "release" else doing.done)}
-    )
+    taken = f": {done.taken:,} lease{'s' * (done.taken != 1)} taken" if name == "release" else ""
+    return JSONResponse({"done": done.text(f"{asked.named.shown} {doing.done}{taken}")})
 
 
 def _perform(client: Handfast, name: str, asked: Asked, label: str | None) -> Done:
@@ -234,6 +238,6 @@ def _version(body: Mapping[str, Any], doing: Doing) -> str:
     version = body.get("version")
     if version is None and doing.needs != "version":
         return ""
-    if not isinstance(version, str) or not re.fullmatch(VERSIONS[doing.kinds[0]], version):
+    if not isinstance(version, str) or not re.fullmatch(VERSIONS[doing.act], version):
         raise ValueError("The version that the page has shown is needed: load the page again.")
     return version

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING
 
-from handfast._watch.live import Key, Live
-from handfast._watch.looks import is_of_server
-from handfast.errors import ClientClosed, ServerRefused
-from handfast.page.board import Board, Outage
+from handfast._watch.live import Live, View
+from handfast._watch.looker import Looker, is_known
+from handfast._watch.rows import Key
+from handfast.errors import ServerRefused
+from handfast.page.board import Board
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -41,9 +41,6 @@ LINGER_S = 300.0
 AUDIT_EVERY_S, AUDITED = 3.0, 500
 """How often the audit is read, and how many entries of it are shown."""
 
-NOT_OUTAGES = (ServerRefused, ClientClosed)
-"""Errors that are none of the server's health."""
-
 LOG = logging.getLogger("handfast.page")
 
 
@@ -54,18 +51,21 @@ class Watching:
         self.client: Handfast = client
         self.board: Board = Board()
         self._live = Live(client, results=True)
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._seen = dict[Key, float]()
         """The names that pages show, and when they were last asked for."""
         self._asked_at = self._audit_at = 0.0
         self._audit_after: str | None = None
-        self._began_at: float | None = None
-        """When the look that goes on has begun; None in a rest."""
-        self._failed_at: float | None = None
-        self._error = ""
-        self._is_of_server = True
-        self._wakes = threading.Event()
+        self.looker: Looker[View] = Looker(
+            "handfast-page",
+            self._look,
+            lambda view: self.board.take(view, [*self._seen]),
+            every=lambda: EVERY_S if time.monotonic() < self._asked_at + OPEN_S else IDLE_EVERY_S,
+            rests=REST,
+            longest_rest=LONGEST_REST_S,
+            slow=SLOW_S,
+            on_change=_log,
+            goes_on=lambda: time.monotonic() < self._asked_at + LINGER_S,
+        )
 
     def ask(self, seen: Key | None) -> None:
         """Look from now on, also at a name that a page shows."""
@@ -74,62 +74,18 @@ class Watching:
         self._asked_at = now
         if seen is not None and (seen in self._seen or len(self._seen) < MOST_SEEN):
             self._seen[seen] = now
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # in a child process, the parent's is not alive
-                self._failed_at = self._began_at = None
-                self.board.expire()
-                self._thread = threading.Thread(target=self._look_on, name="handfast-page", daemon=True)
-                self._thread.start()
+        self.looker.start(before=self.board.expire)
         if is_late:
-            self.look_soon()
+            self.looker.look_soon()
 
-    def look_soon(self) -> None:
-        """Look at once: something was done, or a page was opened."""
-        self._wakes.set()
-
-    @property
-    def outage(self) -> Outage | None:
-        """Since when nothing new was seen, and why; None while looks succeed."""
-        now, began_at = time.monotonic(), self._began_at
-        if self._failed_at is not None:
-            return Outage(self.board.looked_at or self._failed_at, now, self._error, is_of_server=self._is_of_server)
-        if began_at is not None and now > began_at + SLOW_S and self.board.is_whole:
-            error = "The server hangs, or the network does."
-            return Outage(self.board.looked_at or began_at, now, error, is_of_server=True)
-        return None
-
-    def _look_on(self) -> None:
-        while time.monotonic() < self._asked_at + LINGER_S:
-            self._wakes.clear()
-            self._began_at = began = time.monotonic()
-            try:
-                self._look()
-                self._failed_at = None
-            except Exception as error:  # noqa: BLE001 -- a thread that ended would show old things as new ones
-                self._fail(error, began)
-            self._began_at = None
-            took = time.monotonic() - began
-            every = EVERY_S if time.monotonic() < self._asked_at + OPEN_S else IDLE_EVERY_S
-            self._wakes.wait(max(every - took, min(LONGEST_REST_S, REST * took)))
-
-    def _fail(self, error: Exception, began: float) -> None:
-        """Note why a look has failed."""
-        is_known = is_of_server(error)
-        self._is_of_server = is_known and not isinstance(error, NOT_OUTAGES)
-        self._error = str(error) or type(error).__name__
-        if self._failed_at is None:
-            if not is_known:
-                LOG.error("a look has failed", exc_info=error)
-            self._failed_at = began
-
-    def _look(self) -> None:
+    def _look(self) -> View:
         now = time.monotonic()
         self._seen = {key: at for key, at in [*self._seen.items()] if now < at + OPEN_S}
         view = self._live.step([*self._seen])
         if now >= self._audit_at + AUDIT_EVERY_S:
             self._read_audit()
             self._audit_at = now
-        self.board.take(view, [*self._seen])
+        return view
 
     def _read_audit(self) -> None:
         try:
@@ -139,3 +95,9 @@ class Watching:
             return
         self._audit_after = entries[-1].id if entries else self._audit_after
         self.board.add_audit(entries, AUDITED)
+
+
+def _log(error: Exception | None) -> None:
+    """Log a fault of ours: an error of the server is shown on the page."""
+    if error is not None and not is_known(error):
+        LOG.error("a look has failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""Rows, sentences and lists as the page gets them.
+"""Rows, sentences and lists as the page gets them: facts, of which the page decides nothing but the layout.
 
 Moments are sent, no durations: the browser counts. So a name at which nothing happens is sent once. A moment is in seconds
 since 1970, by a clock that was set when the process began and is not set again. A field that is 0, empty or None is left out.
@@ -7,34 +7,25 @@ since 1970, by a clock that was set when the process began and is not set again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from handfast._watch.acts import hold_version, latch_version, pause_version
-from handfast._watch.held import SILENT_S
-from handfast._watch.live import Row
-from handfast._watch.problems import Label, Moment, Part, Problem
+from handfast._watch.faces import FACES
+from handfast._watch.facts import Facts, Label, Length, Moment, Part, Period, Sentence
+from handfast._watch.problems import SEVERITIES, Problem
 from handfast._watch.results import Result
-from handfast.arguments import Kind
-from handfast.records import (
-    AuditEntry,
-    DebounceStatus,
-    Holder,
-    LatchStatus,
-    LimiterStatus,
-    LockStatus,
-    ServerFinding,
-    Waiter,
-)
+from handfast._watch.rows import Row, is_full
+from handfast._watch.thresholds import SILENT_S
+from handfast.records import AuditEntry, Holder, ServerFinding, Waiter
 
-__all__ = ["audited", "details", "fields_of", "finding", "is_same", "moment", "problems", "recorded", "steady"]
+__all__ = ["audited", "details", "fields_of", "finding", "is_same", "kinds", "moment", "problem", "recorded", "steady"]
 
 EPOCH = time.time() - time.monotonic()
 
 PICTURED = 28
 """Waiters of the picture of a row."""
 
-MOMENTS = frozenset({"since", "ends", "first", "until", "due", "lifts", "heard"})
+MOMENTS = frozenset({"since", "ends", "first", "until", "heard", "at"})
 
 LISTED_MOMENTS = {"queue": 0, "rates": 3}
 """The fields that are lists, and the place of the moment in each item."""
@@ -52,6 +43,20 @@ READER, SILENT = 1, 2
 """Flags of a waiter in a picture."""
 
 
+def kinds() -> dict[str, dict[str, Any]]:
+    """Return what holds for every name of each kind."""
+    return {
+        kind: {
+            "acts": face.acts,
+            "leases": face.has_leases,
+            "rates": face.has_rates,
+            "records": face.has_records,
+            "stands_by": face.stands_by,
+        }
+        for kind, face in FACES.items()
+    }
+
+
 def moment(at: float | None) -> float | None:
     """Return a moment of `time.monotonic` as the page gets it."""
     return None if at is None else round(at + EPOCH, 1)
@@ -62,7 +67,7 @@ def is_same(name: str, old: Any, new: Any) -> bool:
     if old == new:
         return True
     if name in MOMENTS:
-        return old is not None and new is not None and abs(old - new) < STEADY_S
+        return _is_near(old, new)
     if name in LISTED_MOMENTS and old and new and len(old) == len(new):
         place = LISTED_MOMENTS[name]
         return all(
@@ -70,158 +75,155 @@ def is_same(name: str, old: Any, new: Any) -> bool:
             and abs(before[place] - after[place]) < STEADY_S
             for before, after in zip(old, new, strict=True)
         )
-    return False
+    return bool(steady(old, new) == old)
+
+
+def steady(old: Any, new: Any) -> Any:
+    """Return a new value with the moments of the old one, where these are the same. Items of lists go by their token or id."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {
+            name: old[name] if name in MOMENTS and _is_near(old.get(name), value) else steady(old.get(name), value)
+            for name, value in new.items()
+        }
+    if isinstance(new, list) and isinstance(old, list):
+        before = {_identity(one, place): one for place, one in enumerate(old)}
+        return [steady(before.get(_identity(one, place)), one) for place, one in enumerate(new)]
+    return new
+
+
+def _is_near(old: Any, new: Any) -> bool:
+    return old is not None and new is not None and abs(old - new) < STEADY_S
+
+
+def _identity(one: Any, place: int) -> object:
+    return one.get("token") or one.get("id") or place if isinstance(one, dict) else place
 
 
 def fields_of(row: Row, samples: Sequence[int]) -> dict[str, Any]:
     """Return the fields of a name."""
-    common = {"kind": row.kind, "name": row.name, "waiting": row.status.waiting, "first": moment(row.waits_since)}
-    match row.status:
-        case LockStatus() as status:
-            own = _of_leases(row, status)
-        case LimiterStatus() as status:
-            own = _of_limiter(row, status)
-        case DebounceStatus() as status:
-            own = {"due": None if status.due_in is None else moment(row.at + status.due_in), "items": status.items}
-        case LatchStatus() as status:
-            own = {"done": status.number}
-    found = common | own | {"spark": [*samples]}
-    return {name: value for name, value in found.items() if value not in (None, 0, "", [], False)}
-
-
-def _of_leases(row: Row, status: LockStatus) -> dict[str, Any]:
-    oldest = max(status.holders, key=lambda holder: holder.held_for, default=None)
-    renewed = [holder for holder in status.holders if not holder.released] or status.holders
-    soonest = min(renewed, key=lambda holder: holder.remaining / holder.ttl, default=None)
-    limit = status.limit if row.kind == "semaphore" else 0
-    silent = [waiter.silent_for > SILENT_S for waiter in status.waiters]
-    return {
-        "holding": status.holding,
-        "limit": limit,
-        "out": limit and status.held,
-        "since": moment(row.held_since) if status.fence else None,
-        "ends": None if soonest is None else moment(row.at + soonest.remaining),
-        "ttl": None if soonest is None else soonest.ttl,
-        "by": "" if oldest is None else oldest.label,
-        "as": "" if oldest is None or row.kind != "rwlock" else _role(row.kind, oldest),
+    facts = row.facts
+    soonest = facts.soonest
+    found = {
+        "kind": row.kind,
+        "name": row.name,
+        "item": row.face.has_items and bool(row.named.parts),
+        "idle": facts.is_idle,
+        "who": sentence(facts.who),
+        "state": facts.state,
+        "by": facts.holders[0].label if facts.holders else "",
+        "shared": bool(facts.holders) and not row.face.is_strong(facts.holders[0]),
+        "holding": facts.holding,
+        "limit": facts.limit,
+        "out": facts.out,
+        "since": moment(facts.held_since),
+        "ends": moment(facts.ends_at if soonest is None else row.at + soonest.remaining),
+        "ttl": soonest and soonest.ttl,
         "released": soonest is not None and soonest.released,
+        "waiting": facts.waiting,
+        "first": moment(facts.waits_since),
         "queue": [
             [
                 moment(row.at - waiter.waited_for),
-                READER * (row.kind == "rwlock" and not waiter.exclusive) + SILENT * gone,
+                READER * (not row.face.is_strong(waiter)) + SILENT * (waiter.silent_for > SILENT_S),
             ]
-            for waiter, gone in zip(status.waiters[:PICTURED], silent, strict=False)
+            for waiter in facts.queue[:PICTURED]
         ],
-        "silent": sum(silent),
-        "fence": status.fence,
+        "silent": facts.silent,
+        "stop": _stop(facts),
+        "rates": [
+            [rate.per, rate.limit, rate.used, moment(row.at + rate.reset_after) if rate.used else 0, is_full(rate)]
+            for rate in facts.rates
+        ],
+        "fence": facts.fence,
         "rate": round(row.rate, 1),
         "mean": None if row.mean is None else round(row.mean, 2),
         # A counter that moves with each grant is of use where it is looked at: at a name that others wait for.
-        "grants": status.grants if status.waiting or row.rate else 0,
-        "hold": status.hold and {"by": status.hold.by, "why": status.hold.reason},
-        "hold_id": status.hold and hold_version(status.hold),
-        "lifts": status.hold and moment(row.at + status.hold.remaining),
+        "grants": facts.grants if facts.waiting or row.rate else 0,
+        "spark": [*samples],
     }
+    return {name: value for name, value in found.items() if value not in (None, 0, "", [], False)}
 
 
-def _of_limiter(row: Row, status: LimiterStatus) -> dict[str, Any]:
-    paused = status.last if status.paused_for and status.last is not None and status.last.what == "pause" else None
-    return {
-        "rates": [
-            [rate.per, rate.limit, rate.used, moment(row.at + rate.reset_after) if rate.used else 0]
-            for rate in status.rates
-        ],
-        "until": moment(row.at + status.paused_for) if status.paused_for else None,
-        "by": "" if paused is None else paused.by,
-        "why": "" if paused is None else paused.why,
-        "pause_id": pause_version(status),
-    }
-
-
-def _role(kind: Kind, one: Holder | Waiter) -> str:
-    """Return the role of a holder or a waiter, where the kind of the name does not say it."""
-    match kind:
-        case "rwlock":
-            return "writer" if one.exclusive else "reader"
-        case "semaphore":
-            return "" if one.weight == 1 else f"{one.weight:,} permits"
-        case "election":
-            return "leader" if isinstance(one, Holder) else "candidate"
-        case "group" | "partition":
-            return "member" if kind == "group" else "worker"
-    return "with other names" if one.lock_all else ""
+def _stop(facts: Facts) -> dict[str, Any] | None:
+    stop = facts.stop
+    return stop and {"what": stop.what, "by": stop.by, "why": stop.why, "until": moment(stop.until), "id": stop.version}
 
 
 def details(row: Row) -> dict[str, Any]:
-    """Return who holds a name and who waits for it, each of them."""
-    status = row.status
-    if isinstance(status, LatchStatus):
-        return {"parts": [*status.done], "version": latch_version(status)}
-    if not isinstance(status, LockStatus):
-        return {}
-    holders = sorted(status.holders, key=lambda holder: -holder.held_for)
-    last = status.last
+    """Return what is known of a name that is opened: sentences, each who holds and waits, and lists of its own."""
+    face, facts, last = row.face, row.facts, row.facts.last
     return {
-        "holders": [
+        "says": sentence(face.says(row, facts)),
+        "notes": [sentence(said) for said in face.notes(row, facts)],
+        "holders": [_holder(row, one) for one in facts.holders],
+        "waiters": [_waiter(row, one) for one in facts.queue],
+        "listings": [
             {
-                "token": holder.token,
-                "label": holder.label,
-                "as": _role(row.kind, holder),
-                "since": moment(row.at - holder.held_for),
-                "ends": moment(row.at + holder.remaining),
-                "ttl": holder.ttl,
-                "fence": holder.fence,
-                "released": holder.released,
-                "value": holder.value,
-                "slot": holder.slot,
-                "until": None if holder.wanted is None else moment(row.at + holder.wanted),
+                "title": listing.title,
+                "rows": [[sentence(said), [*texts]] for said, texts in listing.rows],
+                "more": listing.more,
             }
-            for holder in holders
-        ],
-        "waiters": [
-            {
-                "token": waiter.token,
-                "label": waiter.label,
-                "as": _role(row.kind, waiter),
-                "since": moment(row.at - waiter.waited_for),
-                "heard": moment(row.at - waiter.silent_for) if waiter.silent_for > SILENT_S else None,
-                "value": waiter.value,
-            }
-            for waiter in status.waiters
+            for listing in face.listings(row)
         ],
         "remembered": {
-            "fence": status.fence,
-            "grants": status.grants,
-            "mean": round(status.waited / status.grants, 2) if status.grants else None,
-            "permits": status.limit if row.kind == "semaphore" else None,
+            "fence": facts.fence,
+            "grants": facts.grants,
+            "mean": round(facts.waited / facts.grants, 2) if facts.grants else None,
+            "permits": facts.limit or None,
         },
-        "last": last and {"at": last.at.timestamp(), "what": last.what, "by": last.by, "why": last.why},
+        "version": facts.version,
+        "last": last and {"when": last.at.timestamp(), "what": last.what, "by": last.by, "why": last.why},
     }
 
 
-def problems(found: Iterable[Problem], old: Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """Return sentences and their explanations, with the moments of the old ones where these are the same."""
-    before = {one["id"]: one for one in old or ()}
-    new = [_problem(one) for one in found]
-    for one in new:
-        for name in ("says", "means"):
-            parts = one[name]
-            for place, part in enumerate(before.get(one["id"], {}).get(name, ())[: len(parts)]):
-                if isinstance(part, dict) and "at" in part and isinstance(parts[place], dict):
-                    is_near = abs(part["at"] - parts[place].get("at", 0)) < 2 * STEADY_S
-                    parts[place] = part if is_near else parts[place]
-    return new
+def _role(row: Row, one: Holder | Waiter) -> str:
+    return "" if row.face.is_usual(one) else row.face.role(one)
 
 
-def _problem(found: Problem) -> dict[str, Any]:
+def _holder(row: Row, holder: Holder) -> dict[str, Any]:
+    return {
+        "token": holder.token,
+        "label": holder.label,
+        "as": _role(row, holder),
+        "since": moment(row.at - holder.held_for),
+        "ends": moment(row.at + holder.remaining),
+        "ttl": holder.ttl,
+        "fence": holder.fence,
+        "released": holder.released,
+        "value": holder.value,
+        "slot": holder.slot,
+        "until": None if holder.wanted is None else moment(row.at + holder.wanted),
+    }
+
+
+def _waiter(row: Row, waiter: Waiter) -> dict[str, Any]:
+    return {
+        "token": waiter.token,
+        "label": waiter.label,
+        "as": _role(row, waiter),
+        "reader": not row.face.is_strong(waiter),
+        "since": moment(row.at - waiter.waited_for),
+        "heard": moment(row.at - waiter.silent_for) if waiter.silent_for > SILENT_S else None,
+        "value": waiter.value,
+    }
+
+
+def problem(found: Problem) -> dict[str, Any]:
+    """Return a sentence and its explanation."""
     name = None if found.where is None else found.where[1]
     return {
         "level": found.level,
+        "group": found.group,
         "id": found.id,
-        "says": [_part(part, name) for part in found.says],
-        "means": [_part(part, name) for part in found.means],
-        "where": found.where,
+        "says": sentence(found.says, name),
+        "means": sentence(found.means, name),
+        "where": found.where and [*found.where],
     }
+
+
+def sentence(said: Sentence, name: str | None = None) -> list[object]:
+    """Return the parts of a sentence; ``name`` is the name that it is about."""
+    return [_part(part, name) for part in said]
 
 
 def _part(part: Part, name: str | None) -> object:
@@ -230,18 +232,23 @@ def _part(part: Part, name: str | None) -> object:
             return {"name" if text == name else "label": text}
         case Moment(at):
             return {"at": moment(at)}
+        case Length(seconds):
+            return {"length": round(seconds, 1)}
+        case Period(seconds):
+            return {"period": seconds}
     return part
 
 
-def finding(found: ServerFinding) -> dict[str, str]:
+def finding(found: ServerFinding) -> dict[str, Any]:
     """Return a finding about the server."""
-    return {name: getattr(found, name) for name in ("severity", "topic", "text", "advice", "command")}
+    level = SEVERITIES[found.severity] or {"info": "note"}.get(found.severity, "fine")
+    return {name: getattr(found, name) for name in ("topic", "text", "advice", "command")} | {"level": level}
 
 
 def audited(entry: AuditEntry) -> dict[str, Any]:
     """Return an entry of the audit."""
     found = {name: getattr(entry, name) for name in AUDITED}
-    return found | {"at": round(entry.at.timestamp())}
+    return found | {"when": round(entry.at.timestamp())}
 
 
 def recorded(found: Iterable[Result], most: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
@@ -264,16 +271,3 @@ def recorded(found: Iterable[Result], most: int) -> tuple[list[dict[str, Any]], 
         for record in listed[:most]
     ]
     return rows, counts
-
-
-def steady(old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """Return new details with the moments of the old ones, where these are the same."""
-    if old is None:
-        return new
-    for many in ("holders", "waiters"):
-        before = {one["token"]: one for one in old.get(many, ())}
-        for one in new.get(many, ()):
-            for name, value in before.get(one["token"], {}).items():
-                if name in MOMENTS and is_same(name, value, one[name]):
-                    one[name] = value
-    return new

@@ -50,16 +50,17 @@ async def test_nothing_is_changed(api, own):
     assert (own.admin.dbsize(), own.admin.config_get("maxmemory*")) == before
 
 
-async def test_what_may_evict_leases_is_a_warning_and_its_command_ends_it(api, own):
+async def test_what_may_evict_leases_is_a_failure_and_its_command_ends_it(api, own):
     own.admin.config_set("maxmemory", "100mb")
     own.admin.config_set("maxmemory-policy", "volatile-ttl")
-    found, (warning,) = await checked(api, own)
-    assert warning is found["eviction"]
+    found, (failure,) = await checked(api, own)
+    assert failure is found["eviction"]
+    assert failure.severity == "failure"
     assert (
-        warning.text
+        failure.text
         == "maxmemory-policy is volatile-ttl: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
     )
-    own.admin.execute_command(*warning.command.split())
+    own.admin.execute_command(*failure.command.split())
     assert (await checked(api, own))[1] == []
 
 

@@ -32,13 +32,15 @@ def test_it_says_what_is_good_and_what_to_do_about_the_rest(own):
     own.admin.config_set("maxmemory-policy", "allkeys-lru")
     code, output = call(own.url)
     lines = output.splitlines()
-    assert code == 0
-    assert lines[0].endswith(": scripts run, and grants reach this client")
+    assert code == 1
+    assert any(line.endswith(": scripts run, and grants reach this client") for line in lines)
     at = lines.index(
-        "WARN  maxmemory-policy is allkeys-lru: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
+        "FAIL  maxmemory-policy is allkeys-lru: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
     )
+    assert at == 0, "the worst comes first"
     assert lines[at + 1] == "      let a full server refuse writes instead: CONFIG SET maxmemory-policy noeviction"
-    assert call(own.url, "--strict")[0] == 1
+    own.admin.config_set("maxmemory-policy", "noeviction")
+    assert [call(own.url, *words)[0] for words in ([], ["--strict"])] == [0, 1]
 
 
 def test_json_is_one_finding_a_line(own):

@@ -119,7 +119,7 @@ def test_keys_filter_mark_open_and_go_back(open_tab):
     tab.page.keyboard.press("Escape")
     assert tab.page.input_value("#filter") == ""
     tab.page.keyboard.press("1")
-    tab.wait("#verdict", "need")
+    tab.wait("#verdict", "stuck")
     tab.page.keyboard.press("j")
     tab.page.keyboard.press("j")
     assert tab.page.locator(".problem.marked").count() == 1
@@ -287,9 +287,9 @@ def test_a_release_takes_the_lease_and_is_written_down(open_tab, scene):
     assert str(lease.fence) in tab.text("#ask-text")
     assert tab.text("#ask-shell code") == f"handfast release stuck --kind lock --if-fence {lease.fence} --reason '…'"
     reason(tab)
-    tab.wait("#toast", "^1 lease taken$")
+    tab.wait("#toast", "^stuck is released: 1 lease taken$")
     eventually(lambda: lease.lost)
-    tab.wait("#name-says", "^Free")
+    tab.wait("#name-says", "^Not held")
     tab.wait("#name-past", "INC-4411")
     tab.go("operators")
     tab.wait("#audit-rows", "INC-4411")
@@ -327,7 +327,7 @@ def test_hold_and_unhold(open_tab, scene):
         tab.page.keyboard.press("h")
         tab.wait("#ask-title", "^End the hold of batch")
         reason(tab)
-        tab.wait("#toast", "^On hold no more$")
+        tab.wait("#toast", " is on hold no more$")
         assert lock.status().hold is None
 
 
@@ -344,7 +344,7 @@ def test_pause_resume_and_forget(open_tab, scene):
     tab.go("results/invoice")
     row = tab.page.locator("#once-rows tr", has_text="no address for customer 88")
     row.locator("button", has_text="Forget").click()
-    assert tab.text("#ask-shell code") == "handfast forget invoice --key 10347 --reason '…'"
+    assert tab.text("#ask-shell code") == "handfast forget 'invoice|10347' --reason '…'"
     reason(tab)
     row.wait_for(state="detached")
 
@@ -369,7 +369,7 @@ def test_an_empty_server(open_tab):
         tab = open_tab(site.url)
         tab.wait("#verdict", "^Nothing is stuck; 1 thing to know about$")
         empty = {
-            "": "None wait.",
+            "": "No one waits.",
             "held": "No name is held or waited for.",
             "limits": "No limiter has admitted anything lately.",
             "results": "No results are kept.",

@@ -68,11 +68,11 @@ def test_show_tells_all_of_a_limiter_a_debounced_name_and_a_latch(call, hf, othe
     hf.limiter("mail", "3/min").resize("9/min")
     hf.limiter("mail", "3/min").pause(60)
     hf.latch("mail", 30).done(*"abcdefghijkl")
-    latch, limiter = call(show, "mail").stdout.split("\n\n", 1)
-    assert latch == "latch mail\n  12 done: a, b, c, d, e, f, g, h, i, j and 2 more\n  0 waiting"
-    assert re.match(
-        r"limiter mail\n  2/9 in 1m; all free in 5\ds\n  0 waiting\n  paused for 5\ds\n\n  last: pause", limiter
-    )
+    latch, parts, limiter = call(show, "mail").stdout.split("\n\n", 2)
+    assert latch == "latch mail\n  12 parts done; no one waits"
+    assert parts == "  Parts done\n    a, b, c, d, e, f, g, h, i, j and 2 more"
+    says = r"limiter mail\n  2/9 in 1m used; no one waits\n  paused for 5\ds by \S+\n  2/9 in 1m are all free in 5\ds\n\n  last: pause"
+    assert re.match(says, limiter)
     latch, limiter = objects(call(show, "mail", "--json"))
     assert (limiter["rates"][0]["limit"], limiter["last"]["what"], latch["done"]) == (9, "pause", 12)
     assert latch["parts"][0] == "a"

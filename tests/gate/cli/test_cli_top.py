@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -10,12 +11,12 @@ from click.testing import CliRunner
 from redis.exceptions import ConnectionError as RedisConnectionError
 from rich.cells import cell_len
 
-from handfast import Handfast, Holder, LeaseLost, LockStatus, Waiter
+from handfast import Handfast, Holder, LeaseLost, LimiterStatus, LockStatus, RateStatus, Waiter
 from handfast._watch.live import Live, Row, View
 from handfast._watch.problems import find_problems
 from handfast.cli.top.acts import act_for
 from handfast.cli.top.cells import BOLD, RED, cut, drawn, fit
-from handfast.cli.top.command import Keyboard, Looker, command
+from handfast.cli.top.command import Keyboard, Watching, command
 from handfast.cli.top.frames import SORTS, Screen
 from tests._support.helpers import eventually
 
@@ -155,8 +156,10 @@ def test_keys_mark_names_sort_them_filter_and_show_one(hf, other, watched):
         seen.press("escape")
         assert names() == ["a", "b", "c"]
         seen.press("j", "j", "enter")
-        assert f"lock b\n 1 grant, 0.0s mean wait, fence {second.fence}\n" in seen.text()
-        assert "QUEUE" in seen.text()
+        assert re.search(
+            r"lock b\n held by \S+ for 0.0s; 1 waiting, the first for 0.0s\n 1 grant, 0.0s mean wait\n", seen.text()
+        )
+        assert re.search(rf"\n HELD BY .*FENCE\n .*  {second.fence}\n\n    # WAITS ", seen.text())
         seen.press("escape", "w", "w", "l", "l", "f")
         assert (seen.screen.shows, seen.screen.is_frozen) == ("names", True)
         assert not seen.keyboard.press("q")
@@ -238,54 +241,85 @@ def test_a_name_is_put_on_hold_and_a_limiter_is_paused_from_the_screen(hf, other
     assert hf.audit()[-1].name == "mail|x"
 
 
-def test_a_look_that_fails_leaves_what_was_seen_and_says_so(hf, monkeypatch):
-    class Still:
-        def wake(self):
-            pass
+class Still:
+    """A terminal that is not there."""
 
+    def wake(self):
+        pass
+
+
+def look(watching):
+    """Do what the thread does in a turn."""
+    watching.looker._note(watching.looker._look(), time.monotonic())
+    watching.note_outage()
+
+
+def seen_lines(screen, watching):
+    return [drawn(line, 80, color=False, plain=True) for line in screen.frame(80, 24, watching.now())]
+
+
+def test_a_look_that_fails_leaves_what_was_seen_and_says_so(hf, monkeypatch):
     with hf.lock("a"):
         screen = Screen("hf on a server")
-        looker = Looker(screen, hf, "redis://x", Still())
-        looker._look()
+        watching = Watching(screen, hf, "redis://x", Still())
+        look(watching)
         assert [row.name for row in screen.view.rows] == ["a"]
-        monkeypatch.setattr(looker._live, "step", lambda _: (_ for _ in ()).throw(RedisConnectionError("gone")))
-        looker._look()
-        looker.note_outage()
-        assert looker.now() == screen.view.at
-        lines = [drawn(line, 80, color=False, plain=True) for line in screen.frame(80, 24, looker.now())]
+        monkeypatch.setattr(watching._live, "step", lambda _: (_ for _ in ()).throw(RedisConnectionError("gone")))
+        look(watching)
+        assert watching.now() == screen.view.at
+        lines = seen_lines(screen, watching)
         assert "no answer" in lines[0]
         assert lines[2].startswith(" ! No answer for 0.0s. What you see is old. cannot use redis://x:6379/0: gone")
         assert any("a " in line for line in lines[4:])
-        keyboard = Keyboard(screen, looker)
+        keyboard = Keyboard(screen, watching)
         for key in ("j", "r"):
             keyboard.press(key)
         assert screen.note == "the server does not answer"
-        looker._began_at = time.monotonic() - 3
-        screen.outage = ""
-        looker.note_outage()
-        assert screen.outage == "The server hangs, or the network does."
+        watching.looker._note(None, time.monotonic())
+        watching.looker._began_at = time.monotonic() - 3
+        watching.note_outage()
+        assert screen.reason == "The server hangs, or the network does."
 
 
 def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
-    class Still:
-        def wake(self):
-            pass
-
     screen = Screen("hf on a server")
-    looker = Looker(screen, hf, "redis://x", Still())
-    looker._look()
+    watching = Watching(screen, hf, "redis://x", Still())
+    look(watching)
     errors = [ZeroDivisionError("mine")]
-    step = looker._live.step
+    step = watching._live.step
     monkeypatch.setattr(
-        looker._live, "step", lambda seen: (_ for _ in ()).throw(errors.pop()) if errors else step(seen)
+        watching._live, "step", lambda seen: (_ for _ in ()).throw(errors.pop()) if errors else step(seen)
     )
-    looker._look()
-    looker.note_outage()
-    lines = [drawn(line, 80, color=False, plain=True) for line in screen.frame(80, 24, looker.now())]
+    look(watching)
+    lines = seen_lines(screen, watching)
     assert "no look" in lines[0]
     assert lines[2].startswith(" ! No look has succeeded for 0.0s. What you see is old. ZeroDivisionError(")
-    looker._look()
-    assert screen.outage == ""
+    look(watching)
+    assert (screen.outage, screen.reason) == (None, "")
+
+
+def test_problems_scroll_and_open_their_names():
+    now = time.monotonic()
+    rows = []
+    for number in range(14):
+        rate = RateStatus(10, 60.0, 10, 0, 30.0)
+        rows.append(Row("limiter", f"limit-{number:02}", LimiterStatus((rate,), 20 - number, longest_wait=9.0), now))
+    view = View(now, 0.0, tuple(rows), (), is_whole=True)
+    screen = Screen("hf", view, find_problems(view), shows="problems")
+
+    def names():
+        text = "\n".join(drawn(line, 80, color=False, plain=True) for line in screen.frame(80, 24, now))
+        return re.findall(r"(limit-\d\d) has used", text)
+
+    assert names() == [f"limit-{number:02}" for number in range(len(names()))]
+    assert len(names()) < 14
+    for _ in range(20):
+        screen.move(1)
+    assert names()[-1] == "limit-13"
+    screen.move(-1000)
+    assert names()[0] == "limit-00"
+    screen.open()
+    assert (screen.shows, screen.marked) == ("show", ("limiter", "limit-00"))
 
 
 @pytest.mark.parametrize(("kind", "alarms"), [("lock", ["1h10m"]), ("election", [])])

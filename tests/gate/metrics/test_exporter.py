@@ -20,9 +20,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from handfast import Handfast, Holder, LockStatus, NameStatus, ServerFinding, ServerRefused
 from handfast._protocol.names import Search
 from handfast._watch.exposition import CONTENT_TYPE, METRICS, Exposition
-from handfast._watch.live import Live
-from handfast._watch.looks import HANGS_S, Look, Watch
+from handfast._watch.live import Live, View
+from handfast._watch.looker import Looker
 from handfast._watch.problems import find_problems
+from handfast._watch.rows import rows_of
+from handfast._watch.survey import SLOW_S, Survey
 from handfast.cli.operate.exporter import MetricsServer, command
 from handfast.metrics import Labels, prometheus
 from tests._support.helpers import eventually
@@ -36,8 +38,18 @@ def exposition():
 
 
 @pytest.fixture
-def watch(hf, exposition):
-    return Watch(hf, 5, on_look=exposition.take, on_change=lambda _: None)
+def survey(hf):
+    return Survey(hf)
+
+
+@pytest.fixture
+def looker(survey, exposition):
+    return Looker("test", survey.step, exposition.take, every=lambda: 0.001, rests=0, slow=SLOW_S)
+
+
+def view_of(*names, findings=()):
+    now = time.monotonic()
+    return View(now, 0.1, tuple(rows_of(names, now)), findings, is_whole=True)
 
 
 def values(text):
@@ -53,7 +65,7 @@ def of(found, metric, kind, name):
     return found.get((f"handfast_{metric}", ("kind", kind), ("name", name)))
 
 
-def test_a_look_shows_who_holds_and_waits(other, watch, exposition):
+def test_a_look_shows_who_holds_and_waits(other, survey, exposition, looker):
     waiters = [threading.Thread(target=lambda: other.lock("order:2").acquire().release()) for _ in range(2)]
     with other.lock("order:1"), other.semaphore("s", 4).acquire(permits=3), other.lock("gpu:1"):
         lease = other.lock("order:2").acquire()
@@ -61,13 +73,13 @@ def test_a_look_shows_who_holds_and_waits(other, watch, exposition):
             waiter.start()
         eventually(lambda: other.lock("order:2").status().waiting == 2)
         other.hold("night", 60, reason="a test")
-        exposition.take(watch.look())
-        found = values(exposition.text(hangs=False))
+        exposition.take(survey.step())
+        found = values(exposition.text(looker))
     lease.release()
     for waiter in waiters:
         waiter.join()
     assert [found[f"handfast_{name}",] for name in ("up", "names")] == [1, 5]
-    assert 0 < found["handfast_look_seconds",] < HANGS_S > found["handfast_look_age_seconds",] >= 0
+    assert 0 < found["handfast_look_seconds",] < SLOW_S > found["handfast_look_age_seconds",] >= 0
     assert [of(found, name, "lock", "order:*") for name in ("held", "waiting", "on_hold")] == [2, 2, 0]
     assert of(found, "held", "semaphore", "s") == 1
     assert of(found, "held", "lock", "gpu:1") == 1
@@ -76,10 +88,10 @@ def test_a_look_shows_who_holds_and_waits(other, watch, exposition):
     assert any(key[0] == "handfast_finding" for key in found)
 
 
-def test_counters_only_grow(other, watch, exposition, raw):
+def test_counters_only_grow(other, survey, exposition, looker, raw):
     def grants(name):
-        exposition.take(watch.look())
-        return of(values(exposition.text(hangs=False)), "grants_total", "lock", name)
+        exposition.take(survey.step())
+        return of(values(exposition.text(looker)), "grants_total", "lock", name)
 
     def use(name, times):
         for _ in range(times):
@@ -99,20 +111,23 @@ def test_counters_only_grow(other, watch, exposition, raw):
     assert grants("new") == 2
 
 
-def test_of_a_look_that_failed_or_hangs_no_figure_of_names_is_left(other, watch, exposition):
+def test_of_a_look_that_failed_or_hangs_no_figure_of_names_is_left(other, survey, exposition, looker):
     with other.lock("a"):
-        exposition.take(watch.look())
-        seen = values(exposition.text(hangs=False))
-        hung = values(exposition.text(hangs=True))
-        exposition.take(Look(time.monotonic(), 1.0, error=RedisConnectionError("gone")))
-        failed = values(exposition.text(hangs=False))
-        exposition.take(watch.look())
+        exposition.take(survey.step())
+        seen = values(exposition.text(looker))
+        looker.looked_at, looker._began_at = time.monotonic(), time.monotonic() - SLOW_S - 1
+        hung = values(exposition.text(looker))
+        looker._began_at = None
+        looker._note(RedisConnectionError("gone"), time.monotonic())
+        failed = values(exposition.text(looker))
+        exposition.take(survey.step())
+        looker._note(None, time.monotonic())
     assert of(seen, "held", "lock", "a") == 1
     assert of(seen, "grants_total", "lock", "a") == 0
     for blind in (hung, failed):
         assert {key[0] for key in blind} == {"handfast_up", "handfast_look_age_seconds"}
         assert blind["handfast_up",] == 0
-    again = values(exposition.text(hangs=False))
+    again = values(exposition.text(looker))
     assert (again["handfast_up",], of(again, "held", "lock", "a")) == (1, 1)
     assert of(again, "grants_total", "lock", "a") == 0
 
@@ -128,19 +143,19 @@ def test_of_a_look_that_failed_or_hangs_no_figure_of_names_is_left(other, watch,
     ],
     ids=["a long name", "a long part", "no text", "no text, encoded", "an empty part"],
 )
-def test_a_key_with_an_odd_name_costs_itself(other, watch, exposition, raw, key):
+def test_a_key_with_an_odd_name_costs_itself(other, survey, exposition, raw, key):
     with other.lock("good"):
         raw.hset(key, "a", "b")
         for _ in range(2):
-            look = watch.look()
-            assert (look.error, [one.name for one in look.names]) == (None, ["good"])
+            look = survey.step()
+            assert [row.name for row in look.rows] == ["good"]
         view = Live(other, results=True).step()
         assert [row.name for row in view.rows] == ["good"]
         assert [one.name for one in other.names()] == ["good"]
         raw.delete(key)
     exposition.take(look)
     count = int("x" * 20_000 in str(key))
-    assert values(exposition.text(hangs=False))["handfast_passed_over",] == view.passed_over == count
+    assert values(exposition._text)["handfast_passed_over",] == view.passed_over == count
     assert ["passed over" in one.id for one in find_problems(view) if one.level == "note"] == [True] * count
 
 
@@ -156,14 +171,13 @@ def test_a_key_with_an_odd_name_costs_itself(other, watch, exposition, raw, key)
     ],
     ids=["a window", "settings", "a latch", "a time", "a state", "a list"],
 )
-def test_a_record_that_cannot_be_read_costs_itself(other, watch, raw, write, caplog):
+def test_a_record_that_cannot_be_read_costs_itself(other, survey, raw, write, caplog):
     limiters = [other.limiter(f"good:{number}", "5/min") for number in range(3)]
     for limiter in limiters:
         limiter.try_acquire()
     write(raw)
-    look, live = watch.look(), Live(watch.client)
-    assert look.error is None
-    assert {one.name for one in look.names} == {limiter.name for limiter in limiters}
+    look, live = survey.step(), Live(survey._client)
+    assert {row.name for row in look.rows} == {limiter.name for limiter in limiters}
     for _ in range(2):
         view = live.step([("limiter", "bad"), ("latch", "bad")])
         assert {row.name for row in view.rows} == {limiter.name for limiter in limiters}
@@ -174,58 +188,62 @@ def test_a_record_that_cannot_be_read_costs_itself(other, watch, raw, write, cap
     assert view.passed_over == look.passed_over == 1
 
 
-def test_a_user_without_the_right_is_no_unreadable_record(hf, watch, monkeypatch):
+def test_a_user_without_the_right_is_no_unreadable_record(hf, survey, monkeypatch):
     refused = ServerRefused("refused", name="a", changed_nothing=True, reply="NOPERM this user has no permissions")
     monkeypatch.setattr(Search, "_inspected", lambda *_: (_ for _ in ()).throw(refused))
-    with hf.lock("a"):
-        assert watch.look().error is refused
+    with hf.lock("a"), pytest.raises(ServerRefused) as raised:
+        survey.step()
+    assert raised.value is refused
 
 
-def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
-    looks, changes, errors = [], [], [ZeroDivisionError("mine"), RedisConnectionError("gone")]
-    watch = Watch(hf, 0.001, on_look=looks.append, on_change=changes.append)
+def test_looks_go_on_whatever_one_of_them_raises(hf, survey, looker, monkeypatch):
+    views, changes, errors = [], [], [ZeroDivisionError("mine"), RedisConnectionError("gone")]
+    looker.on_view, looker.on_change = views.append, changes.append
     monkeypatch.setattr(hf, "check_server", lambda: (_ for _ in ()).throw(errors.pop()) if errors else ())
-    watch.start()
-    eventually(lambda: len(looks) > 1 and looks[-1].error is None)
-    watch.end()
-    assert [type(look.error) for look in looks[:3]] == [RedisConnectionError, ZeroDivisionError, type(None)]
-    assert [look.error is None for look in changes] == [False, True]
+    looker.start()
+    eventually(lambda: len(changes) > 1)
+    looker.end()
+    assert not errors
+    assert [type(error) for error in changes[:2]] == [RedisConnectionError, type(None)]
+    assert views
 
 
-def test_looks_go_on_when_one_cannot_be_shown_and_it_counts_as_failed(hf, caplog):
-    shown, changes = [], []
+def test_looks_go_on_when_one_cannot_be_shown_and_it_counts_as_failed(looker, caplog):
+    shown, changes, outages = [], [], []
 
-    def show(look):
-        if not look.error and not shown:
+    def show(view):
+        outages.append(looker.outage)
+        shown.append(view)
+        if len(shown) == 1:
             raise ZeroDivisionError
-        shown.append(look.error)
 
-    def tell(look):
-        changes.append(look.error)
+    def tell(error):
+        changes.append(error)
         raise OSError("standard error is closed")
 
-    watch = Watch(hf, 0.001, on_look=show, on_change=tell)
-    watch.start()
+    looker.on_view, looker.on_change = show, tell
+    looker.start()
     eventually(lambda: len(changes) > 1)
-    watch.end()
-    assert [type(error) for error in shown[:2]] == [ZeroDivisionError, type(None)]
+    looker.end()
     assert [type(error) for error in changes] == [ZeroDivisionError, type(None)]
-    assert "could not be shown" in caplog.text
+    assert [outage and type(outage.error) for outage in outages[:2]] == [None, ZeroDivisionError]
+    assert looker.outage is None
+    assert "no one could be told" in caplog.text
 
 
-def test_a_series_is_in_a_scrape_once(exposition):
+def test_a_series_is_in_a_scrape_once(exposition, looker):
     """Of a cluster whose primaries differ, or of a server with several replicas."""
     findings = [
         ServerFinding("warning", topic, f"{topic}: {port}")
         for topic, port in (("eviction", 1), ("eviction", 2), ("replicas", 1))
     ]
-    exposition.take(Look(time.monotonic(), 0.1, (), (*findings, ServerFinding("info", "eviction", "fine"))))
-    families = text_string_to_metric_families(exposition.text(hangs=False))
+    exposition.take(view_of(findings=(*findings, ServerFinding("info", "eviction", "fine"))))
+    families = text_string_to_metric_families(exposition.text(looker))
     found = [sample for family in families for sample in family.samples if sample.name == "handfast_finding"]
     assert [(sample.labels["topic"], sample.value) for sample in found] == [("eviction", 2), ("replicas", 1)]
 
 
-def test_the_oldest_awaited_hold_is_of_a_name_that_is_waited_for(exposition):
+def test_the_oldest_awaited_hold_is_of_a_name_that_is_waited_for(exposition, looker):
     """Of two names that share a label, one held for long, and the other waited for."""
 
     def name(name, held_for, *, waiting, released=False):
@@ -233,8 +251,8 @@ def test_the_oldest_awaited_hold_is_of_a_name_that_is_waited_for(exposition):
         return NameStatus("lock", name, LockStatus((holder,), (), 1, 1, waiting, 1, 0, 1, 0.0, None))
 
     def oldest(*names):
-        exposition.take(Look(time.monotonic(), 0.1, names))
-        found = values(exposition.text(hangs=False))
+        exposition.take(view_of(*names))
+        found = values(exposition.text(looker))
         return [of(found, f"oldest_{what}_seconds", "lock", "order:*") for what in ("hold", "awaited_hold")]
 
     long, short = name("order:1", 7200.0, waiting=0), name("order:2", 1.0, waiting=1)
@@ -257,37 +275,37 @@ def test_alerts_leave_elections_out():
 
 
 def test_a_server_that_is_gone_ends_the_look_with_its_error(tmp_path):
-    with Handfast(f"unix://{tmp_path}/nowhere", retry_for=0) as client:
-        look = Watch(client, 5, on_look=lambda _: None, on_change=lambda _: None).look()
-    assert isinstance(look.error, RedisConnectionError)
-    assert look.names == look.findings == ()
+    with Handfast(f"unix://{tmp_path}/nowhere", retry_for=0) as client, pytest.raises(RedisConnectionError):
+        Survey(client).step()
 
 
-def test_looks_follow_each_other_and_changes_are_reported(hf):
-    looks, changes = [], []
-    watch = Watch(hf, 0.001, on_look=looks.append, on_change=changes.append)
-    watch.start()
-    eventually(lambda: len(looks) > 3)
-    watch.end()
-    assert not watch.hangs
-    assert len(changes) == 1
-    assert changes[0].error is None
+def test_looks_follow_each_other_until_the_end(looker):
+    views, changes = [], []
+    looker.on_view, looker.on_change = views.append, changes.append
+    looker.start()
+    looker.start()
+    eventually(lambda: len(views) > 2)
+    looker.end()
+    looker._thread.join(10)
+    assert looker.outage is None
+    assert changes == [None]
+    assert not looker._thread.is_alive()
 
 
-def test_names_of_others_break_no_line(other, watch, exposition):
+def test_names_of_others_break_no_line(other, survey, exposition, looker):
     strange = 'a"} 1\n# TYPE fake counter\nfake{x="\\'
     with other.lock(strange):
-        exposition.take(watch.look())
-    found = values(exposition.text(hangs=False))
+        exposition.take(survey.step())
+    found = values(exposition.text(looker))
     assert of(found, "held", "lock", strange.replace("1", "*")) == 1
     assert not any("fake" in key[0] for key in found)
 
 
-def test_every_metric_has_a_type_and_a_meaning(other, watch, exposition):
+def test_every_metric_has_a_type_and_a_meaning(other, survey, exposition, looker):
     other.limiter("b", "5/min").try_acquire()
     with other.lock("a"):
-        exposition.take(watch.look())
-    text = exposition.text(hangs=False)
+        exposition.take(survey.step())
+    text = exposition.text(looker)
     assert set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", text, re.MULTILINE)) == {*METRICS}
     assert {key[0] for key in values(text)} == {*METRICS}
 

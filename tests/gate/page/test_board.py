@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import pytest
 
-from handfast import Holder, LockStatus, Waiter
+from handfast import Holder, LockStatus, ServerRefused, Waiter
 from handfast._watch.live import Row, View
+from handfast._watch.looker import Outage
 from handfast.page import board as module
-from handfast.page.board import Board, Outage
+from handfast.page.board import Board
 
 
 def row(name, waiting=0):
@@ -36,9 +38,9 @@ def board():
 def test_a_row_that_has_not_changed_is_not_sent(board):
     same = row("b")
     board.take(view(row("a", waiting=1), same), ())
-    assert answer(board, 1)["rows"] == {"1": {"waiting": 1}}
+    assert answer(board, 1)["rows"] == {"1": {"waiting": 1, "idle": None}}
     board.take(view(row("a"), same), ())
-    assert answer(board, 2)["rows"] == {"1": {"waiting": None}}
+    assert answer(board, 2)["rows"] == {"1": {"waiting": None, "idle": True}}
     assert answer(board, 3)["rows"] == {}
     assert [one["name"] for one in answer(board)["rows"].values()] == ["a", "b"]
 
@@ -95,8 +97,16 @@ def test_a_queue_is_drawn_while_it_was_one_within_five_minutes(board):
 
 
 def test_an_outage_is_reported(board):
-    told = json.loads(board.answer("", 0, Outage(90.0, 100.0, "it hangs", is_of_server=True)))["outage"]
+    outage = Outage(time.monotonic() - 10, OSError("it hangs"))
+    told = json.loads(board.answer("", 0, outage))["outage"]
     assert (told["error"], told["server"], round(told["now"] - told["since"])) == ("it hangs", True, 10)
+
+
+def test_what_the_server_refuses_is_no_outage_of_the_server():
+    refused = ServerRefused("NOPERM", name="", reply="NOPERM", changed_nothing=True)
+    assert [Outage(0.0, error).is_of_server for error in (None, OSError(), refused, ZeroDivisionError())] == [
+        *(True, True, False, False)
+    ]
 
 
 def test_moments_that_differ_by_a_round_trip_are_the_same(board):

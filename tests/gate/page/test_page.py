@@ -36,7 +36,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(watching, "REST", 0)
     monkeypatch.setattr(watching, "AUDIT_EVERY_S", 0.0)
     monkeypatch.setattr(live, "SEARCH_EVERY_S", 0.0)
-    monkeypatch.setattr(live, "REST", 0)
+    monkeypatch.setattr(live, "SEARCH_REST", 0)
     monkeypatch.setattr(watching, "LINGER_S", 0.5)
 
 
@@ -104,12 +104,13 @@ async def test_the_first_answer_has_everything_and_the_next_ones_what_has_change
         assert seen["lock", ODD]["holding"] == 1
         assert (seen["semaphore", "gpu"]["limit"], seen["semaphore", "gpu"]["out"]) == (3, 2)
         assert seen["limiter", "mail"]["rates"][0][:3] == [60, 5, 5]
-        assert seen["lock", "deploy"]["hold"] == {"by": hf._driver.label, "why": "DB migration"}
-        assert 3500 < seen["lock", "deploy"]["lifts"] - state["now"] < 3601
-        assert {one["severity"] for one in state["findings"]} >= {"ok"}
-        assert [one["says"][0] for one in state["problems"] if one["where"] == ["limiter", "mail"]] == [
-            {"name": "mail"}
+        assert seen["lock", "deploy"]["stop"].items() >= {"by": hf._driver.label, "why": "DB migration"}.items()
+        assert 3500 < seen["lock", "deploy"]["stop"]["until"] - state["now"] < 3601
+        assert {one["level"] for one in state["findings"]} >= {"fine"}
+        assert [one["says"][0] for one in state["problems"] if one["where"] == ["lock", "deploy"]] == [
+            {"name": "deploy"}
         ]
+        assert state["sum"]["verdict"][1].startswith("Nothing is ")
         number = next(number for number, row in state["rows"].items() if row["name"] == "gpu")
         with other.lock("new"):
             while not (changed := await page.ask())["rows"]:
@@ -364,7 +365,7 @@ async def test_a_release_takes_what_was_shown_and_no_more(hf, other, browse):
         assert not second.lost
         assert not hf.audit()
         done = await page.act("release", kind="lock", name="a", fence=second.fence)
-        assert done.json() == {"done": "1 lease taken"}
+        assert done.json() == {"done": "a is released: 1 lease taken"}
         eventually(lambda: second.lost)
         (entry,) = hf.audit()
         assert (entry.what, entry.kind, entry.name, entry.why, entry.count) == ("release", "lock", "a", "hangs", 1)
@@ -388,14 +389,14 @@ async def test_a_release_is_for_every_kind_with_leases(hf, other, browse, kind):
         page = browse()
         state = await page.until(lambda state: (kind, name) in rows(state))
         done = await page.act("release", kind=kind, name=name, fence=rows(state)[kind, name]["fence"])
-        assert done.json() == {"done": "1 lease taken"}, done.text
+        assert done.json() == {"done": f"{name} is released: 1 lease taken"}, done.text
         eventually(lambda: lease.lost)
         assert not beside.lost
 
 
 async def test_hold_unhold_pause_resume_and_forget(hf, browse):
     page = browse()
-    assert (await page.act("hold", kind="lock", name="a", seconds=60)).json() == {"done": "on hold"}
+    assert (await page.act("hold", kind="lock", name="a", seconds=60)).json() == {"done": "a is on hold"}
     assert hf.lock("a").status().hold.reason == "hangs"
     assert (await page.act("unhold", kind="lock", name="a")).status_code == 200
     assert hf.lock("a").status().hold is None
@@ -423,8 +424,8 @@ async def test_a_hold_or_a_pause_that_was_not_shown_goes_on(hf, browse):
     limiter.pause(60, reason="first")
     both = [("lock", "a"), ("limiter", "mail")]
     state = rows(await page.until(lambda state: all(key in rows(state) for key in both)))
-    versions = state[both[0]]["hold_id"], state[both[1]]["pause_id"]
-    assert state[both[1]]["why"] == "first"
+    versions = state[both[0]]["stop"]["id"], state[both[1]]["stop"]["id"]
+    assert state[both[1]]["stop"]["why"] == "first"
     hf.hold("a", 70, reason="second")
     limiter.pause(70, reason="second")
     for what, (kind, name), version in zip(("unhold", "resume"), both, versions, strict=True):
@@ -437,9 +438,9 @@ async def test_a_hold_or_a_pause_that_was_not_shown_goes_on(hf, browse):
     longer = await page.act("pause", kind="limiter", name="mail", seconds=5)
     assert (longer.status_code, "nothing was done: it is paused for" in longer.text) == (422, True)
     assert not hf.audit()
-    state = await page.until(lambda state: rows(state)[both[0]]["hold_id"] != versions[0])
-    state = rows(await page.until(lambda state: rows(state)[both[1]]["pause_id"] != versions[1]))
-    versions = state[both[0]]["hold_id"], state[both[1]]["pause_id"]
+    state = await page.until(lambda state: rows(state)[both[0]]["stop"]["id"] != versions[0])
+    state = rows(await page.until(lambda state: rows(state)[both[1]]["stop"]["id"] != versions[1]))
+    versions = state[both[0]]["stop"]["id"], state[both[1]]["stop"]["id"]
     for what, (kind, name), version in zip(("unhold", "resume"), both, versions, strict=True):
         assert (await page.act(what, kind=kind, name=name, version=version)).status_code == 200
         assert (await page.act(what, kind=kind, name=name, version=version)).status_code == 409
@@ -472,7 +473,7 @@ async def test_what_is_set_just_before_an_act_goes_on(hf, browse, monkeypatch, a
     else:
         set_it(60, "first")
         state = rows(await page.until(lambda state: (kind, name) in rows(state)))[kind, name]
-        version = state["hold_id" if act == "unhold" else "pause_id"]
+        version = state["stop"]["id"]
     monkeypatch.setattr(type(hf._driver), "run", act_late)
     seconds = {"seconds": 60} if act == "hold" else {}
     late = await page.act(act, kind=kind, name=name, version=version, **seconds)
@@ -661,10 +662,10 @@ async def test_a_server_that_is_gone_is_reported():
 
 
 async def test_a_look_that_hangs_counts_as_an_outage(hf, browse, monkeypatch):
+    monkeypatch.setattr(watching, "SLOW_S", 0.3)
     page = browse()
     await page.until(lambda state: state["sum"].get("whole"))
     assert page.state["outage"] is None
-    monkeypatch.setattr(watching, "SLOW_S", 0.0)
     go_on = threading.Event()
     monkeypatch.setattr(watching.Live, "step", lambda *_: go_on.wait())
     state = await page.until(lambda state: state["outage"])

@@ -9,9 +9,9 @@ import pytest
 
 from handfast import Hold, Holder, LimiterStatus, LockStatus, OperatorAction, RateStatus, ServerFinding, Waiter
 from handfast._watch.live import Row, View
-from handfast._watch.problems import find_problems
+from handfast._watch.problems import find_problems, verdict_of
 from handfast._watch.results import Result, Results
-from handfast.cli.top.frames import sentence
+from handfast.cli.operate.words import text_of as sentence
 
 NOW = 100_000.0
 
@@ -53,25 +53,25 @@ CASES = {
     "stuck": (
         lock(holders=(holder(7200.0),), waiters=(waiter(120.0), waiter(60.0, silent_for=40.0))),
         "urgent",
-        "a has been held for 2h00m, and 2 wait",
+        "a has been held for 2h00m, and 2 are waiting",
         STUCK,
     ),
     "waits": (
         lock(holders=(holder(90.0),), waiters=(waiter(80.0),), granted_ago=90.0),
         "warning",
-        "The first in the queue of a has waited for 1m20s",
-        "1 waits. It is held by batch-2 for 1m30s.",
+        "a keeps 1 waiting for 1m20s",
+        "It is held by batch-2 for 1m30s.",
     ),
     "waits for long": (
         lock(waiters=(waiter(700.0),), granted_ago=900.0),
         "urgent",
-        "The first in the queue of a has waited for 11m40s",
-        "1 waits. It is free.",
+        "a keeps 1 waiting for 11m40s",
+        "It is free.",
     ),
     "silent": (
         lock(holders=(holder(9.0),), waiters=(waiter(5.0, silent_for=30.0), waiter(5.0))),
         "warning",
-        "1 of 2 waiters of a is silent",
+        "a has 1 silent of 2 waiters",
         "Their processes have ended or are frozen. They are passed over when their turn comes.",
     ),
     "unrenewed": (
@@ -80,15 +80,15 @@ CASES = {
         "The lease of a ends in 8.0s unless it is renewed",
         "batch-2 has missed at least one renewal.",
     ),
-    "on hold": (lock(hold=HOLD), "note", "a is on hold for 1h00m more", "ops: migration. None wait."),
+    "on hold": (lock(hold=HOLD), "note", "a is on hold for 1h00m more", "By ops: migration. No one waits."),
     "on hold and waited for": (
         lock(hold=HOLD, waiters=(waiter(5.0),)),
         "warning",
         "a is on hold for 1h00m more",
-        "ops: migration. 1 waits.",
+        "By ops: migration. 1 is waiting.",
     ),
-    "full": (limiter(450, waiting=3), "warning", "a has used 450 of 500 in 60 s", "3 wait."),
-    "paused": (limiter(5, paused_for=60.0), "note", "a is paused for 1m00s more", "None wait. Paused by web-9."),
+    "full": (limiter(450, waiting=3), "warning", "a has used 450 of 500 in 60 s", "3 are waiting."),
+    "paused": (limiter(5, paused_for=60.0), "note", "a is paused for 1m00s more", "By web-9. No one waits."),
 }
 
 
@@ -154,6 +154,7 @@ def test_what_is_no_news_has_none():
         limiter(450, per=1.0),  # full by design
         limiter(450, limit=0),
         limiter(449),
+        limiter(500),  # and no one waits
     ):
         assert found_in(status) == []
     assert found_in(lock(holders=(holder(60.0, remaining=8.0),)), at=NOW - 5) == [], "it was not looked at in this step"
@@ -163,27 +164,63 @@ def test_the_worst_comes_first():
     names = {"waits": "b", "stuck": "c", "on hold": "d", "full": "e"}
     rows = [Row("limiter" if case == "full" else "lock", name, CASES[case][0], NOW) for case, name in names.items()]
     findings = (
-        ServerFinding("warning", "eviction", "maxmemory-policy is allkeys-lru"),
+        ServerFinding("failure", "eviction", "maxmemory-policy is allkeys-lru"),
         ServerFinding("failure", "rights", "the user lacks rights", "give them", "ACL SETUSER"),
         ServerFinding("warning", "persistence", "there is no file"),
         ServerFinding("info", "x", "y"),
     )
     found = find_problems(View(NOW, 0.0, tuple(rows), findings, is_whole=True))
     assert [one.id for one in found] == [
-        "server rights",
         "stuck lock c",
         "server eviction",
+        "server rights",
         "waits lock b",
-        "full e",
+        "full limiter e",
         "server persistence",
-        "hold lock d",
+        "stopped lock d",
     ]
     assert [sentence(one.says, NOW) for one in found if one.id.startswith("server")] == [
-        "The user lacks rights",
         "maxmemory-policy is allkeys-lru",
+        "The user lacks rights",
         "There is no file",
     ]
-    assert sentence(found[0].means, NOW) == "Give them: ACL SETUSER"
+    assert sentence(found[2].means, NOW) == "Give them: ACL SETUSER"
+
+
+def test_of_two_names_that_are_stuck_the_one_with_more_time_lost_comes_first():
+    waits = {"a": (1, 800.0), "b": (300, 700.0), "c": (20, 7000.0)}
+    rows = [
+        Row(
+            "lock",
+            name,
+            lock(holders=(holder(8000.0),), waiters=(waiter(wait),), waiting=count, granted_ago=9000.0),
+            NOW,
+        )
+        for name, (count, wait) in waits.items()
+    ]
+    view = View(NOW, 0.0, tuple(rows), is_whole=True)
+    found = find_problems(view)
+    assert [one.where[1] for one in found if one.is_stuck] == ["b", "c", "a"]
+    assert verdict_of(view, found) == ("urgent", "3 names are stuck, and 321 requests wait for them")
+
+
+def verdict(*rows, findings=()):
+    view = View(NOW, 0.0, rows, findings, is_whole=True)
+    return verdict_of(view, find_problems(view)).text
+
+
+def test_the_verdict_is_one_sentence():
+    stuck = Row("lock", "a", CASES["stuck"][0], NOW)
+    fine, full = Row("lock", "b", lock(holders=(holder(5.0),)), NOW), Row("limiter", "c", CASES["full"][0], NOW)
+    evicts = ServerFinding("failure", "eviction", "x")
+    assert verdict() == "No one holds anything yet"
+    assert verdict(fine) == "Nothing is wrong"
+    assert verdict(fine, full) == "Nothing is stuck; 1 thing to know about"
+    assert (
+        verdict(fine, full, findings=(evicts,))
+        == "Nothing is stuck; 1 setting of the server breaks what the locks promise"
+    )
+    assert verdict(fine, full, stuck, findings=(evicts,)) == "1 name is stuck, and 2 requests wait for it"
 
 
 def test_the_candidates_of_an_election_stand_by():

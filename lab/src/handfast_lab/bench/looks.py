@@ -26,8 +26,9 @@ import redis
 from handfast import Handfast
 from handfast._watch.exposition import Exposition
 from handfast._watch.live import Live
-from handfast._watch.looks import REST, Watch
+from handfast._watch.looker import Looker
 from handfast._watch.problems import find_problems
+from handfast._watch.survey import REST, Survey
 from handfast.cli.top.command import EVERY_S as EVERY_STEP_S
 from handfast.cli.top.command import REST as STEP_REST
 from handfast.cli.top.frames import Screen
@@ -95,23 +96,22 @@ def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -
             watch_live(server.url, conn, options.top, tell)
             return 0
         with Handfast(server.url, retry_for=0) as client:
-            watch = Watch(client, EVERY_S, on_look=exposition.take, on_change=lambda _: None)
+            survey = Survey(client)
+            looker = Looker("bench", survey.step, exposition.take, every=lambda: EVERY_S, rests=REST)
             for _ in range(options.looks):
                 before, mine = cpu_of(conn), os.times()
-                look = watch.look()
+                look = survey.step()
                 exposition.take(look)
-                if look.error is not None:
-                    raise look.error
                 now, spent = cpu_of(conn), os.times()
                 rest = max(EVERY_S - look.took, REST * look.took)
                 row = {
-                    "names": len(look.names),
+                    "names": len(look.rows),
                     "keys": int(conn.dbsize()),
                     "look_s": round(look.took, 3),
                     "server_cpu_s": round(now - before, 3),
                     "exporter_cpu_s": round(spent.user + spent.system - mine.user - mine.system, 3),
                     "server_share": round((now - before) / (look.took + rest), 4),
-                    "bytes": len(exposition.text(hangs=False)),
+                    "bytes": len(exposition.text(looker)),
                 }
                 rows.append(row)
                 tell("  ".join(f"{key} {value:,}" for key, value in row.items()))

@@ -20,8 +20,6 @@ from handfast.cli.program import say
 if TYPE_CHECKING:
     from types import FrameType
 
-    from handfast._watch.looks import Look
-
 __all__ = ["MetricsServer", "command"]
 
 PORT = 9631
@@ -75,33 +73,42 @@ def command(
     does not answer, handfast_up is 0 and there are no figures of names, counters included.
     """
     from handfast._watch.exposition import Exposition
-    from handfast._watch.looks import Watch
+    from handfast._watch.looker import Looker
+    from handfast._watch.survey import REST, SLOW_S, Survey
     from handfast.metrics import Labels
 
     labels = Labels(keeping=lambda name: any(fnmatchcase(name, pattern) for pattern in kept))
     with connected(url, namespace=namespace, retry_for=0, label="handfast exporter") as client:
         exposition = Exposition(labels)
-        watch = Watch(client, every, on_look=exposition.take, on_change=lambda look: _tell(look, url))
+        looker = Looker(
+            "handfast-exporter",
+            Survey(client).step,
+            exposition.take,
+            every=lambda: every,
+            rests=REST,
+            slow=SLOW_S,
+            on_change=lambda error: _tell(error, url),
+        )
         try:
-            server = MetricsServer((host, port), lambda: exposition.text(hangs=watch.hangs))
+            server = MetricsServer((host, port), lambda: exposition.text(looker))
         except OSError as error:
             say(f"cannot listen on {host}:{port}: {error.strerror}")
             ctx.exit(UNAVAILABLE)
         with server:
             say(f"http://{shown(server.server_address)}/metrics")
-            watch.start()
+            looker.start()
             _serve_until_ended(server)
-            watch.end()
+            looker.end()
 
 
-def _tell(look: Look, url: str) -> None:
+def _tell(error: Exception | None, url: str) -> None:
     """Say that looks fail, or succeed again."""
-    from handfast._watch.looks import is_of_server
+    from handfast._watch.looker import is_known
 
-    if (error := look.error) is None:
+    if error is None:
         say("looks at the server")
     else:
-        say(f"cannot look: {unreachable(error, url) if is_of_server(error) else repr(error)}")
+        say(f"cannot look: {unreachable(error, url) if is_known(error) else repr(error)}")
 
 
 def _serve_until_ended(server: ThreadingHTTPServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from glob import escape
 from typing import TYPE_CHECKING, Any, get_args
@@ -19,7 +20,7 @@ from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 if TYPE_CHECKING:
     from handfast import Handfast
     from handfast._watch.acts import Named
-    from handfast._watch.held import HeldName
+    from handfast._watch.rows import Row
 
 __all__ = [
     "HELD_KINDS",
@@ -118,9 +119,9 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 
-def held(client: Handfast, name: str, kind: Kind | None) -> list[HeldName]:
-    """Return the status of a name in each kind with leases, or in a single kind."""
-    from handfast._watch.held import held_names
+def held(client: Handfast, name: str, kind: Kind | None) -> list[Row]:
+    """Return a name in each kind with leases, or in a single kind."""
+    from handfast._watch.rows import rows_of
 
     kinds: Any = (kind,) if kind else HELD_KINDS.choices
-    return held_names(client.names(escape(name), kinds=kinds, listed=LISTED))
+    return rows_of(client.names(escape(name), kinds=kinds, listed=LISTED), time.monotonic())

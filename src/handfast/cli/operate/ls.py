@@ -17,6 +17,7 @@ from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option
 
 if TYPE_CHECKING:
     from handfast import Handfast, NameStatus, UnknownLayout
+    from handfast._watch.rows import Row
 
 __all__ = ["command"]
 
@@ -121,8 +122,8 @@ def _listed(
 ) -> tuple[list[str], UnknownLayout | None]:
     """Return the lines to print, and the error for a name in another layout."""
     from handfast import UnknownLayout
-    from handfast._watch.held import held_names
-    from handfast.cli.operate import objects, table, unheld, words
+    from handfast._watch.rows import gathered, rows_of
+    from handfast.cli.operate import objects, table, words
 
     known: list[NameStatus] = []
     refused = None
@@ -130,43 +131,21 @@ def _listed(
         known.extend(client.names(pattern, kinds=kinds or get_args(Kind), recorded=which["idle"]))
     except UnknownLayout as error:  # it comes after all others
         refused = error
-    shown = sorted((one for one in known if _is_wanted(one, **which)), key=_rank)[:limit]
+    rows = rows_of(known, time.monotonic())
+    shown = sorted((row for row in rows if _is_wanted(row, **which)), key=lambda row: (row.facts.rank, row.name))
     if as_json:
-        return [objects.dumped(objects.summary(namespace, one)) for one in shown], refused
-    most, held = table.width(), held_names(shown)
-    others = [*unheld.summary(shown, most)]
-    lines = [*words.summary(held, most, last_used=which["idle"])] if held else []
-    lines += [*([""] * bool(held and others)), *others]
+        return [objects.dumped(objects.summary(namespace, row)) for row in shown[:limit]], refused
+    shown = gathered(shown)[:limit]
+    most = table.width()
+    lines = [*words.summary(shown, most, last_used=which["idle"])]
     if most is not None and shown:
-        queued = sum(one.status.waiting for one in known)
-        lines += ["", f"{len(shown):,} of {len(known):,} names known, {queued:,} waiting"]
+        queued = sum(row.facts.waiting for row in rows)
+        lines += ["", f"{len(shown):,} of {len(rows):,} names known, {queued:,} waiting"]
     return lines, refused
 
 
-def _is_wanted(one: NameStatus, *, waiting: bool, on_hold: bool, idle: bool) -> bool:
-    from handfast.records import LimiterStatus, LockStatus
-
-    status = one.status
+def _is_wanted(row: Row, *, waiting: bool, on_hold: bool, idle: bool) -> bool:
+    facts = row.facts
     if on_hold:
-        stops = status.hold if isinstance(status, LockStatus) else getattr(status, "paused_for", 0)
-        return bool(stops)
-    if waiting:
-        return status.waiting > 0
-    if idle or status.waiting:
-        return True
-    if isinstance(status, LockStatus):
-        return bool(status.holding or status.hold)
-    return not isinstance(status, LimiterStatus) or bool(status.paused_for or any(rate.used for rate in status.rates))
-
-
-def _rank(one: NameStatus) -> tuple[int, float, str]:
-    """Return the sort key of a name: the longest queue first, then the longest hold or the fullest limiter."""
-    from handfast.cli.operate.unheld import fullness
-    from handfast.records import LimiterStatus, LockStatus
-
-    most = 0.0
-    if isinstance(one.status, LockStatus):
-        most = max((held.held_for for held in one.status.holders), default=0.0)
-    elif isinstance(one.status, LimiterStatus):
-        most = fullness(one.status)
-    return -one.status.waiting, -most, one.name
+        return facts.stop is not None
+    return facts.waiting > 0 if waiting else idle or not facts.is_idle

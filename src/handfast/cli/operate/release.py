@@ -25,8 +25,9 @@ from handfast.cli.operate.looking import (
 from handfast.cli.operate.tokens import held_by, token_option
 
 if TYPE_CHECKING:
-    from handfast import Handfast, LockStatus
-    from handfast._watch.held import HeldName
+    from handfast import Handfast
+    from handfast._watch.facts import Facts
+    from handfast._watch.rows import Row
 
 __all__ = ["command"]
 
@@ -80,8 +81,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         found = _held(ctx, client, given["name"], given["kind"])
-        fence = given["if_fence"] or found.status.fence
-        if not given["yes"] and (count := _reached(found.status, fence)):
+        fence = given["if_fence"] or found.facts.fence
+        if not given["yes"] and (count := _reached(found.facts, fence)):
             _confirm(ctx, found, count)
         count, failure, _ = Named.of(found.kind, found.name).release(client, reason=given["reason"], fence=fence)
         tell_unaudited(failure)
@@ -97,9 +98,9 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     ctx.exit(0 if count else NOTHING)
 
 
-def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> HeldName:
+def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> Row:
     """Return what is held under a name."""
-    found = [one for one in held(client, name, kind) if one.status.holding]
+    found = [one for one in held(client, name, kind) if one.facts.holding]
     if not found:
         click.echo(f"handfast: {name!r} is not held", err=True)
         ctx.exit(NOTHING)
@@ -109,14 +110,14 @@ def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) ->
     return found[0]
 
 
-def _reached(status: LockStatus, fence: int) -> int:
+def _reached(facts: Facts, fence: int) -> int:
     """Return how many leases have this fence or a smaller one: of more holders than are listed, how many there are."""
-    if fence >= status.fence or status.holding > len(status.holders):
-        return status.holding
-    return sum(one.fence <= fence for one in status.holders)
+    if fence >= facts.fence or facts.holding > len(facts.holders):
+        return facts.holding
+    return sum(one.fence <= fence for one in facts.holders)
 
 
-def _confirm(ctx: click.Context, found: HeldName, count: int) -> None:
+def _confirm(ctx: click.Context, found: Row, count: int) -> None:
     """Show who holds a name, and ask whether to take that many leases."""
     from handfast.cli.operate import table, words
 
@@ -132,7 +133,7 @@ def _leases(count: int) -> str:
     return "1 lease" if count == 1 else f"{count:,} leases"
 
 
-def _next(after: list[HeldName]) -> str:
+def _next(after: list[Row]) -> str:
     """Say who has the name now."""
-    holders = [one for found in after for one in found.status.holders]
+    holders = [one for found in after for one in found.facts.holders]
     return f"; now held by {', '.join(repr(one.label) for one in holders[:3])}" if holders else ""

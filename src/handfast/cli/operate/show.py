@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from glob import escape
 from typing import TYPE_CHECKING, get_args
 
@@ -13,6 +14,7 @@ from handfast.cli.operate.looking import KINDS, LISTED, NOTHING, connected, json
 
 if TYPE_CHECKING:
     from handfast import Handfast, NameStatus
+    from handfast._watch.rows import Row
 
 __all__ = ["command"]
 
@@ -51,13 +53,13 @@ def command(
     shown. A reentrant lock is a lock. A key is 'NAME|KEY', in quotes; of once it also shows whether it was done, or began
     and did not end, and when.
 
-    Looks through all keys of the server for the periods of a limiter, unless --kind says that NAME is something else.
+    Looks through all keys of the server for the periods of a limiter and for the items of a partition, unless --kind says
+    that NAME is something else.
     """
-    from handfast._watch.held import held_names
-    from handfast.cli.operate import objects, table, unheld, words
+    from handfast.cli.operate import objects, table, words
 
     with connected(url, namespace=namespace) as client:
-        found = _known(client, name, kind)
+        found = _rows(client, name, kind)
     most, is_first = table.width(), True
     for one in found:
         if as_json:
@@ -66,13 +68,22 @@ def command(
         if not is_first:
             click.echo()
         is_first = False
-        held = held_names([one])
-        described = words.described(held[0], most, whole_queue=whole_queue) if held else unheld.described(one, most)
-        for line in described:
+        for line in words.described(one, most, whole_queue=whole_queue):
             click.echo(line)
     if not found:
         click.echo(f"handfast: the server does not know {name!r}: it was not used in the last hour", err=True)
     ctx.exit(0 if found else NOTHING)
+
+
+def _rows(client: Handfast, name: str, kind: Kind | None) -> list[Row]:
+    """Return a name in each kind, or in a single kind; with the items that belong to it."""
+    from handfast._watch.rows import gathered, rows_of
+
+    rows = rows_of(_known(client, name, kind), time.monotonic())
+    for row in [row for row in rows if row.face.has_items and not row.named.parts]:
+        items = client.names(f"{escape(name)}|*", kinds=(row.kind,), listed=LISTED)
+        rows += rows_of(items, time.monotonic())
+    return gathered(rows)
 
 
 def _known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 from redis.exceptions import RedisError
 
-from handfast._watch.acts import NO_VERSION, hold_version, pause_version
-from handfast._watch.live import Row
-from handfast.arguments import HeldKind
+from handfast._watch.acts import NO_VERSION
+from handfast._watch.rows import Row
 from handfast.cli.durations import parse_duration, span
 from handfast.errors import HandfastError
-from handfast.records import LimiterStatus, LockStatus
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -41,34 +39,34 @@ class Act:
 
 def act_for(key: str, row: Row) -> Act | str:
     """Return the act of a key for a name, or why there is none."""
-    status = row.status
+    acts = row.face.acts
     if key == "r":
-        return _release(row, status) if isinstance(status, LockStatus) else "a name of this kind has no leases"
+        return _release(row) if "release" in acts else "a name of this kind has no leases"
     if key == "h":
-        if not isinstance(status, LockStatus) or row.kind not in get_args(HeldKind):
-            return "a name of this kind cannot be put on hold"
-        return _hold(row, status)
-    return _pause(row, status) if isinstance(status, LimiterStatus) else "only limiters can be paused"
+        return _hold(row) if "hold" in acts else "a name of this kind cannot be put on hold"
+    return _pause(row) if "pause" in acts else "only limiters can be paused"
 
 
-def _release(row: Row, status: LockStatus) -> Act | str:
+def _release(row: Row) -> Act | str:
     """Take the leases up to the latest fence that was shown: those who come later are safe."""
-    if not status.holders:
+    holders = row.facts.holders
+    if not holders:
         return "no one holds it"
-    fence = max(status.fence, *(one.fence for one in status.holders))
-    first = max(status.holders, key=lambda one: one.held_for)
-    others = f" and {status.holding - 1:,} others" if status.holding > 1 else ""
+    fence = max(row.facts.fence, *(one.fence for one in holders))
+    others = f" and {row.facts.holding - 1:,} others" if row.facts.holding > 1 else ""
 
     def do(client: Handfast, reason: str) -> str:
         done = row.named.release(client, reason=reason, fence=fence)
         return done.text(f"{done.taken:,} taken") if done.taken else "nothing was taken: who was shown has released it"
 
-    return Act(f"Take it from {first.label}{others}; reason:", do)
+    return Act(f"Take it from {holders[0].label}{others}; reason:", do)
 
 
-def _hold(row: Row, status: LockStatus) -> Act:
+def _hold(row: Row) -> Act:
+    stop = row.facts.stop
+
     def unhold(client: Handfast, reason: str) -> str:
-        done = row.named.unhold(client, reason=reason, version=hold_version(status.hold) if status.hold else "")
+        done = row.named.unhold(client, reason=reason, version=stop.version if stop else "")
         return done.text("it is on hold no more") if done.taken else "it was not on hold any more"
 
     def hold(client: Handfast, typed: str) -> str:
@@ -76,21 +74,23 @@ def _hold(row: Row, status: LockStatus) -> Act:
         done = row.named.hold(client, seconds=seconds, reason=reason, version=NO_VERSION)
         return done.text(f"on hold for {span(seconds)}")
 
-    if status.hold is not None:
+    if stop is not None:
         return Act("End the hold; reason:", unhold)
     return Act("Hold, for how long and why (30m DB migration):", hold)
 
 
-def _pause(row: Row, status: LimiterStatus) -> Act:
+def _pause(row: Row) -> Act:
+    stop = row.facts.stop
+
     def resume(client: Handfast, reason: str) -> str:
-        done = row.named.resume(client, reason=reason, version=pause_version(status))
+        done = row.named.resume(client, reason=reason, version=stop.version if stop else "")
         return done.text("it is paused no more") if done.taken else "it was not paused any more"
 
     def pause(client: Handfast, typed: str) -> str:
         seconds, reason = _duration(typed)
         return row.named.pause(client, seconds=seconds, reason=reason).text(f"paused for {span(seconds)}")
 
-    if status.paused_for:
+    if stop is not None:
         return Act("Resume; reason:", resume)
     return Act("Pause, for how long and why (10m they answer 429):", pause)
 

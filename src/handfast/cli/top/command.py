@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast._watch.live import Key, Live
-from handfast._watch.looks import is_of_server
+from handfast._watch.live import Live, View
+from handfast._watch.looker import Looker, Outage
 from handfast._watch.problems import find_problems
+from handfast._watch.rows import Key
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
 from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.top.acts import Act, act_for
@@ -101,7 +102,7 @@ def command(
         with contextlib.suppress(KeyboardInterrupt, EOFError):
             _run(screen, client, url)
     if not screen.view.is_whole and screen.outage:
-        click.echo(f"handfast: {screen.outage}", err=True)
+        click.echo(f"handfast: {screen.reason}", err=True)
         ctx.exit(UNAVAILABLE)
 
 
@@ -126,41 +127,34 @@ def _has_color() -> bool:
 
 def _run(screen: Screen, client: Handfast, url: str) -> None:
     with Terminal() as terminal:
-        looker = Looker(screen, client, url, terminal)
-        looker.start()
-        keyboard = Keyboard(screen, looker)
+        watching = Watching(screen, client, url, terminal)
+        watching.looker.start()
+        keyboard = Keyboard(screen, watching)
         try:
             while True:
                 size = terminal.size
-                looker.note_outage()
-                lines = screen.frame(*size, looker.now())
+                watching.note_outage()
+                lines = screen.frame(*size, watching.now())
                 terminal.paint([drawn(line, size[0], color=_has_color()) for line in lines], size)
-                looker.seen = screen.seen(size[1])
+                watching.seen = screen.seen(size[1])
                 for key in terminal.keys(EVERY_S):
                     if not keyboard.press(key):
                         return
         finally:
-            looker.end()
+            watching.looker.end()
 
 
-class Looker:
-    """Looks in a thread of its own, so that keys work while the server does not answer."""
+class Watching:
+    """What the screen shows, and the thread that looks: so keys work while the server does not answer."""
 
     def __init__(self, screen: Screen, client: Handfast, url: str, terminal: Terminal) -> None:
         self.seen: Sequence[Key] = screen.seen(SIZE[1])
         self._screen, self._client, self._url, self._terminal = screen, client, url, terminal
         self._live = Live(client)
         self._started_at = time.monotonic()
-        self._began_at: float | None = None
-        self._ended = threading.Event()
-
-    def start(self) -> None:
-        """Look from now on."""
-        threading.Thread(target=self._look_on, name="handfast-top", daemon=True).start()
-
-    def end(self) -> None:
-        """Look no more."""
-        self._ended.set()
+        self.looker = Looker(
+            "handfast-top", self._look, self._show, every=lambda: EVERY_S, rests=REST, slow=SLOW_S, on_change=self._wake
+        )
 
     def now(self) -> float:
         """Return the moment that the screen shows: that of the last look while nothing new is seen."""
@@ -169,10 +163,10 @@ class Looker:
 
     def note_outage(self) -> None:
         """Say for how long the server has not answered, also while a look goes on without an answer."""
-        screen, began_at = self._screen, self._began_at
-        if began_at is not None and time.monotonic() > began_at + SLOW_S and screen.view.is_whole and not screen.outage:
-            screen.outage, screen.is_of_server = "The server hangs, or the network does.", True
+        screen, outage = self._screen, self.looker.outage
+        screen.outage = outage
         screen.silent_for = time.monotonic() - (screen.view.at or self._started_at)
+        screen.reason = self._reason(outage) if outage else ""
 
     def perform(self, act: Act, typed: str) -> None:
         """Perform an act in a thread, and say how it has ended."""
@@ -184,34 +178,26 @@ class Looker:
         self._screen.note = "…"
         threading.Thread(target=do, name="handfast-act", daemon=True).start()
 
-    def _look_on(self) -> None:
-        while not self._ended.is_set():
-            began = time.monotonic()
-            if not self._screen.is_frozen:
-                self._began_at = began
-                self._look()
-                self._began_at = None
-                self._terminal.wake()
-            took = time.monotonic() - began
-            self._ended.wait(EVERY_S if self._screen.outage else max(EVERY_S - took, REST * took))
+    def _look(self) -> View | None:
+        return None if self._screen.is_frozen else self._live.step(self.seen)
 
-    def _look(self) -> None:
-        screen = self._screen
-        try:
-            view = self._live.step(self.seen)
-            problems = find_problems(view)
-        except Exception as error:  # noqa: BLE001 -- a thread that ended would show old things as new ones
-            screen.is_of_server = is_of_server(error)
-            screen.outage = unreachable(error, self._url) if screen.is_of_server else repr(error)
-            return
-        screen.problems, screen.view, screen.outage = problems, view, ""
+    def _show(self, view: View) -> None:
+        self._screen.problems, self._screen.view = find_problems(view), view
+        self._terminal.wake()
+
+    def _wake(self, _error: Exception | None) -> None:
+        self._terminal.wake()
+
+    def _reason(self, outage: Outage) -> str:
+        error = outage.error
+        return unreachable(error, self._url) if error is not None and outage.is_of_server else outage.text
 
 
 class Keyboard:
     """Keys and their effects."""
 
-    def __init__(self, screen: Screen, looker: Looker) -> None:
-        self._screen, self._looker = screen, looker
+    def __init__(self, screen: Screen, watching: Watching) -> None:
+        self._screen, self._watching = screen, watching
         self._act: Act | None = None
         """The act of the prompt; None while the filter is typed."""
 
@@ -231,14 +217,14 @@ class Keyboard:
             self._toggle("problems")
         elif key == "l":
             self._toggle("limits")
-        elif key in MOVES and screen.shows in ("names", "limits"):
+        elif key in MOVES and screen.shows != "show":
             screen.move(MOVES[key])
         elif key == "s" and screen.shows == "names":
             screen.sort = SORTS[(SORTS.index(screen.sort) + 1) % len(SORTS)]
         elif key == "/" and screen.shows in ("names", "limits"):
             screen.prompt, screen.typed, self._act = "filter:", screen.filter, None
-        elif key == "enter" and screen.shows == "names" and screen.marked_row() is not None:
-            screen.shows = "show"
+        elif key == "enter" and screen.shows in ("names", "problems"):
+            screen.open()
         elif key in ("r", "h", "p"):
             self._ask(key)
         return True
@@ -246,7 +232,7 @@ class Keyboard:
     def _type(self, key: str) -> None:
         screen = self._screen
         if key == "enter" and self._act is not None:
-            self._looker.perform(self._act, screen.typed.strip())
+            self._watching.perform(self._act, screen.typed.strip())
         if key in ("enter", "escape"):
             screen.prompt = None
         elif key == "back":
@@ -274,8 +260,9 @@ class Keyboard:
         if row is None:
             screen.note = "mark a name first: j, k or the arrows"
             return
-        silent = "the server does not answer" if screen.is_of_server else "the latest look has failed"
-        act = silent if screen.outage else act_for(key, row)
+        outage = screen.outage
+        silent = "the latest look has failed" if outage and not outage.is_of_server else "the server does not answer"
+        act = silent if outage else act_for(key, row)
         if isinstance(act, str):
             screen.note = act
         else:

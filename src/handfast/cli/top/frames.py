@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, log10
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from handfast._kinds import MAX_PERMITS
-from handfast._watch.held import SILENT_S, HeldName
-from handfast._watch.live import Key, Row, View
-from handfast._watch.problems import HELD_LONG_S, WAITED_LONG_S, WAITED_TOO_LONG_S, Label, Moment, Part, Problem
+from handfast._watch.live import Row, View
+from handfast._watch.looker import Outage
+from handfast._watch.problems import Problem
+from handfast._watch.rows import Key, gathered, is_full
+from handfast._watch.thresholds import SILENT_S
 from handfast.cli.durations import period, span
 from handfast.cli.operate.table import printable
-from handfast.cli.operate.unheld import fullness
-from handfast.cli.operate.words import role_of
+from handfast.cli.operate.words import role_of, text_of
 from handfast.cli.top.cells import BLUE, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW, Cell, Line, cut, fit
-from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, RateStatus
+from handfast.records import RateStatus
 
 __all__ = ["SORTS", "VIEWS", "Screen", "ViewName"]
 
@@ -28,6 +28,8 @@ VIEWS: tuple[ViewName, ...] = ("names", "problems", "limits")
 
 BARS = "▁▂▃▄▅▆▇█"
 """How long a waiter has waited: the tallest bar for an hour or more."""
+
+LEVELS = {None: "", "warning": YELLOW, "urgent": f"{BOLD};{RED}"}
 
 SIGNS = {"urgent": ("!", RED), "warning": ("▲", YELLOW), "note": ("·", MAGENTA)}
 
@@ -51,9 +53,9 @@ class Sort(NamedTuple):
 
 
 SORTS = (
-    Sort("queue", "QUEUE", lambda row: -row.status.waiting),
-    Sort("wait", "WAITED", lambda row: row.waits_since or inf),
-    Sort("held", "HELD", lambda row: row.held_since or inf),
+    Sort("queue", "QUEUE", lambda row: -row.facts.waiting),
+    Sort("wait", "WAITED", lambda row: row.facts.waits_since or inf),
+    Sort("held", "HELD", lambda row: row.facts.held_since or inf),
     Sort("grants", "/S", lambda row: -row.rate),
     Sort("name", "NAME", lambda row: row.name),
 )
@@ -71,12 +73,14 @@ class Screen:
     sort: Sort = SORTS[0]
     filter: str = ""
     marked: Key | None = None
+    problem: str = ""
+    """The id of the problem that is marked; empty if none is."""
     first: int = 0
-    """The number of the first row that is seen."""
-    outage: str = ""
-    """Why nothing new is seen; empty while looks succeed."""
-    is_of_server: bool = True
-    """Whether that is because of the server, or of the way to it."""
+    """The number of the first row, or of the first line of the problems, that is seen."""
+    outage: Outage | None = None
+    """Why nothing new is seen; None while looks succeed."""
+    reason: str = ""
+    """The same in words."""
     silent_for: float = 0.0
     """For how long the server has not answered, in seconds."""
     is_frozen: bool = False
@@ -101,12 +105,14 @@ class Screen:
         rows = [
             row
             for row in self.view.rows
-            if isinstance(row.status, LimiterStatus) == limits and all(word in _searched(row) for word in words)
+            if row.face.has_rates == limits
+            and (limits or not row.facts.is_idle)
+            and all(word in _searched(row) for word in words)
         ]
         if limits:
-            return sorted(rows, key=_fullest_first)
-        rows = [row for row in rows if _is_shown(row)]
-        return sorted(rows, key=lambda row: (self.sort.key(row), row.held_since or inf, row.name, row.kind))
+            return sorted(rows, key=lambda row: (row.facts.rank, row.name))
+        rows = gathered(rows)
+        return sorted(rows, key=lambda row: (self.sort.key(row), row.facts.held_since or inf, row.name, row.kind))
 
     def seen(self, lines: int) -> list[Key]:
         """Return the names that are on a screen of so many lines."""
@@ -118,19 +124,37 @@ class Screen:
 
     def marked_row(self) -> Row | None:
         """Return the row that is marked; None if none is, or if it is gone."""
-        return next((row for row in self.view.rows if row.key == self.marked), None)
+        row = next((row for row in self.view.rows if row.key == self.marked), None)
+        if row is None or not row.face.has_items:
+            return row
+        same = gathered([one for one in self.view.rows if one.kind == row.kind])
+        return next((one for one in same if one.key == row.key), row)
 
     def move(self, by: int) -> None:
-        """Mark the row that many further down."""
-        rows = self.rows()
-        at = next((number for number, row in enumerate(rows) if row.key == self.marked), -1 if by > 0 else 0)
-        self.marked = rows[max(0, min(len(rows) - 1, at + by))].key if rows else None
+        """Mark the row, or the problem, that many further down."""
+        keys: list[Any] = (
+            [one.id for one in self.problems] if self.shows == "problems" else [row.key for row in self.rows()]
+        )
+        marked = self.problem if self.shows == "problems" else self.marked
+        at = keys.index(marked) if marked in keys else -1 if by > 0 else 0
+        found = keys[max(0, min(len(keys) - 1, at + by))] if keys else None
+        if self.shows == "problems":
+            self.problem = found or ""
+        else:
+            self.marked = found
+
+    def open(self) -> None:
+        """Show the name that is marked, or that of the marked problem."""
+        if self.shows == "problems":
+            self.marked = next((one.where for one in self.problems if one.id == self.problem), None)
+        if self.marked_row() is not None:
+            self.shows = "show"
 
     # --- head and foot
 
     def _title(self, columns: int, now: float) -> Line:
         if self.outage:
-            word = "no look" if not self.is_of_server else "no answer" if self.view.is_whole else "no server"
+            word = "no look" if not self.outage.is_of_server else "no answer" if self.view.is_whole else "no server"
             state = Cell(word, f"{BOLD};{RED}")
         elif self.is_frozen:
             state = Cell("frozen", MAGENTA)
@@ -163,8 +187,8 @@ class Screen:
 
     def _alarm(self, columns: int, now: float) -> Line:
         if self.outage:
-            what = "No answer" if self.is_of_server else "No look has succeeded"
-            text = f"{what} for {span(self.silent_for)}. What you see is old. {printable(self.outage)}"
+            what = "No answer" if self.outage.is_of_server else "No look has succeeded"
+            text = f"{what} for {span(self.silent_for)}. What you see is old. {printable(self.reason)}"
             return [Cell(" ! ", f"{BOLD};{RED}"), Cell(cut(text, columns - 3), RED)]
         if not self.problems:
             return [Cell(" Nothing is wrong." if self.view.is_whole else "", GREEN)]
@@ -173,7 +197,7 @@ class Screen:
         first, more = self.problems[0], len(self.problems) - 1
         sign, color = SIGNS[first.level]
         rest = f"  w: {more} more " if more else " "
-        text = fit(cut(sentence(first.says, now), columns - 3 - len(rest)), columns - 3 - len(rest))
+        text = fit(cut(text_of(first.says, now), columns - 3 - len(rest)), columns - 3 - len(rest))
         return [Cell(f" {sign} ", f"{BOLD};{color}"), Cell(text, color), Cell(rest, DIM)]
 
     def _foot(self, columns: int) -> Line:
@@ -185,10 +209,10 @@ class Screen:
             return [Cell(cut(f" {printable(self.note)}", columns), BOLD)]
         found = f": {printable(self.filter)}" if self.filter else ""
         keys = {
-            "names": f"q quit  j k  ⏎ show  / filter{found}  s sort: {self.sort.word}  w wrong  l limits  f freeze",
+            "names": f"q quit  j k  ⏎ show  / filter{found}  s sort: {self.sort.word}  w problems  l limits  f freeze",
             "show": "esc back  r release  h hold  f freeze  q quit",
-            "problems": "esc back  l limits  f freeze  q quit",
-            "limits": f"esc back  j k  / filter{found}  p pause  w wrong  f freeze  q quit",
+            "problems": "esc back  j k  ⏎ show  l limits  f freeze  q quit",
+            "limits": f"esc back  j k  / filter{found}  p pause  w problems  f freeze  q quit",
         }
         return [Cell(cut(f" {keys[self.shows]}", columns), DIM)]
 
@@ -211,47 +235,48 @@ class Screen:
         return cells
 
     def _row(self, row: Row, layout: _Layout, now: float) -> Line:
-        held, ends, waits = row.held_since, row.ends_at, row.waits_since
+        facts = row.facts
         cells = [
             Cell("▌" if row.key == self.marked else " ", BLUE),
-            Cell(fit(printable(row.name), layout.name), BOLD if row.status.waiting else ""),
+            Cell(fit(printable(row.name), layout.name), BOLD if facts.waiting else ""),
             Cell(" "),
         ]
         if layout.is_wide:
             cells += [Cell(fit(row.kind, 9), DIM), Cell(" ")]
-        who, style = _who(row)
+        who = text_of(facts.who, now) or "-"
+        style = MAGENTA if facts.stop is not None else "" if facts.holders else DIM
         cells += [Cell(fit(who, layout.who), style), Cell(" ")]
-        is_awaited = row.status.waiting > 0 and not row.stands_by
-        is_stuck = held is not None and is_awaited and now - held > HELD_LONG_S
-        cells += [Cell(_span(held, now), f"{BOLD};{RED}" if is_stuck else ""), Cell(" ")]
-        if isinstance(row.status, LockStatus) and row.status.hold is not None and ends is None:
-            cells.append(Cell(_span(now, row.at + row.status.hold.remaining), MAGENTA))
-        elif isinstance(row.status, DebounceStatus):
-            cells.append(Cell(_span(now, row.at + (row.status.due_in or 0)), DIM))
-        else:
-            cells.append(Cell(_span(now, ends), DIM))
-        cells += [Cell(" "), Cell(fit(_number(row.status.waiting), 6, right=True), BOLD), Cell(" ")]
+        cells += [Cell(_span(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
+        cells.append(Cell(_span(now, facts.ends_at), MAGENTA if facts.state == "stopped" else DIM))
+        cells += [Cell(" "), Cell(fit(_number(facts.waiting), 6, right=True), BOLD), Cell(" ")]
         if layout.picture:
             cells += [*_queue(row, layout.picture), Cell(" ")]
-        wait = 0.0 if waits is None or row.stands_by else now - waits
-        style = f"{BOLD};{RED}" if wait > WAITED_TOO_LONG_S else YELLOW if wait > WAITED_LONG_S else ""
-        cells.append(Cell(_span(waits, now), style))
+        cells.append(Cell(_span(facts.waits_since, now), LEVELS[row.wait_level(now)]))
         if layout.is_wide:
             cells += [Cell(" "), Cell(fit(f"{row.rate:.1f}" if row.rate else "", 6, right=True), DIM)]
         return cells
 
     def _problems(self, columns: int, room: int, now: float) -> list[Line]:
-        found: list[Line] = [()]
+        lines, starts = list[Line](), list[int]()
         for one in self.problems:
+            starts.append(len(lines))
             sign, color = SIGNS[one.level]
-            lines = textwrap.wrap(sentence(one.says, now), max(20, columns - 4))
-            for number, text in enumerate(lines):
+            mark = Cell("▌" if one.id == self.problem else " ", BLUE)
+            for number, text in enumerate(textwrap.wrap(text_of(one.says, now), max(20, columns - 4))):
                 style = BOLD if one.level == "urgent" else ""
-                found.append([Cell(f" {sign} " if number == 0 else "   ", f"{BOLD};{color}"), Cell(text, style)])
-            means = textwrap.wrap(sentence(one.means, now), max(20, columns - 4))
-            found += [[Cell("   "), Cell(text, DIM)] for text in means]
-        if len(found) > room:
-            found = [*found[: room - 1], [Cell(" more below: a taller window shows it", DIM)]]
+                lines.append([mark, Cell(f"{sign} " if number == 0 else "  ", f"{BOLD};{color}"), Cell(text, style)])
+            for text in textwrap.wrap(text_of(one.means, now), max(20, columns - 4)):
+                lines.append([mark, Cell("  "), Cell(text, DIM)])
+        space = max(1, room - 1 - (len(lines) > room - 1))
+        at = next((number for number, one in enumerate(self.problems) if one.id == self.problem), None)
+        if at is not None:  # the marked one is seen in full, as far as there is room
+            end = starts[at + 1] if at + 1 < len(starts) else len(lines)
+            self.first = min(max(self.first, end - space), starts[at])
+        self.first = max(0, min(self.first, len(lines) - space))
+        found: list[Line] = [(), *lines[self.first : self.first + space]]
+        if len(lines) > space:
+            seen = sum(self.first <= start < self.first + space for start in starts)
+            found.append([Cell(f" {seen} of {len(starts)} problems; j k move", DIM)])
         return found
 
     def _limits(self, columns: int, room: int, now: float) -> list[Line]:
@@ -266,64 +291,64 @@ class Screen:
         rows = self.rows()
         space = self._scroll(rows, room - 1)
         for row in rows[self.first : self.first + space]:
-            if isinstance(row.status, LimiterStatus):
-                found += self._limiter(row, row.status, name, size, now)
+            found += self._limiter(row, name, size, now)
         return [*found[: room - 1], *self._rest(rows, space, "No limiter has admitted anything lately.")]
 
-    def _limiter(self, row: Row, status: LimiterStatus, name: int, size: int, now: float) -> Iterator[Line]:
-        waits = row.waits_since
-        paused = row.at + status.paused_for if status.paused_for else None
-        for number, rate in enumerate(status.rates or (None,)):
+    def _limiter(self, row: Row, name: int, size: int, now: float) -> Iterator[Line]:
+        facts = row.facts
+        for number, rate in enumerate(facts.rates or (None,)):
             mark = Cell("▌" if row.key == self.marked else " ", BLUE)
             cells = [mark, Cell(fit(printable(row.name) if number == 0 else "", name), BOLD), Cell(" ")]
             cells += _bar(rate, size)
             if number == 0:
-                cells += [Cell(" "), Cell(fit(_number(status.waiting), 6, right=True), BOLD)]
-                cells += [Cell(" "), Cell(_span(waits, now)), Cell(" "), Cell(_span(now, paused), MAGENTA)]
+                cells += [Cell(" "), Cell(fit(_number(facts.waiting), 6, right=True), BOLD)]
+                paused = None if facts.stop is None else facts.stop.until
+                cells += [Cell(" "), Cell(_span(facts.waits_since, now)), Cell(" "), Cell(_span(now, paused), MAGENTA)]
             yield cells
 
     def _show(self, columns: int, room: int, now: float) -> list[Line]:
         row = self.marked_row()
         if row is None:
             return [[Cell(" The server does not know this name any more.", DIM)]]
+        face, facts = row.face, row.facts
         found: list[Line] = [[Cell(f" {row.kind} ", DIM), Cell(printable(row.name), BOLD)]]
-        if not isinstance(row.status, LockStatus):
-            return [*found, *([Cell(f" {printable(text)}")] for text in _told(row, now))]
-        status, shown = row.status, HeldName(row.kind, row.name, row.status, None)
-        if status.grants:
-            mean = span(status.waited / status.grants)
-            text = f" {status.grants:,} grant{'s' * (status.grants != 1)}, {mean} mean wait, fence {status.fence}"
-            found.append([Cell(text, DIM)])
-        if status.hold is not None:
-            left = span(max(0.0, row.at + status.hold.remaining - now))
-            text = f" on hold for {left} by {printable(status.hold.by)}: {printable(status.hold.reason)}"
-            found.append([Cell(cut(text, columns), MAGENTA)])
-        label = max(16, columns - 44)
-        if status.holders:
-            heads = f" {fit('HELD BY', label)} {fit('FOR', 7, right=True)} {fit('ENDS', 7, right=True)}  FENCE"
+        found.append([Cell(cut(f" {text_of(face.says(row, facts), now)}", columns))])
+        notes = (text_of(said, now) for said in face.notes(row, facts))
+        found += [[Cell(cut(f" {text}", columns), DIM)] for text in notes]
+        who = max(12, (columns - 40) * 3 // 5)
+        role = max(8, columns - 43 - who)
+        most = max(1, room // 3)
+        if facts.holders:
+            heads = f" {fit('HELD BY', who)} {fit('AS', role)} {fit('FOR', 7, right=True)} {fit('ENDS', 7, right=True)}  FENCE"
             found += [(), [Cell(heads, DIM)]]
-        else:
-            found += [(), [Cell(" no one holds it", DIM)]]
-        holders = sorted(status.holders, key=lambda one: -one.held_for)
-        for holder in holders[: max(1, room // 3)]:
-            text = fit(f"{_aside(role_of(shown, holder), row.kind)}{printable(holder.label)}", label)
+        for holder in facts.holders[:most]:
             ends = _span(now, row.at + holder.remaining)
-            cells = [Cell(f" {text}", BOLD), Cell(f" {_span(row.at - holder.held_for, now)}"), Cell(f" {ends}", DIM)]
+            cells = [
+                Cell(f" {fit(printable(holder.label) or '?', who)}", BOLD),
+                Cell(f" {fit(role_of(row, holder), role)}", DIM),
+            ]
+            cells += [Cell(f" {_span(row.at - holder.held_for, now)}"), Cell(f" {ends}", DIM)]
             found.append([*cells, Cell(f"  {holder.fence}", DIM)])
-        found += _more(status.holding - min(len(holders), max(1, room // 3)))
-        last = status.last
+        found += _more(facts.holding - min(len(facts.holders), most))
+        for listing in face.listings(row):
+            found += [(), [Cell(f" {listing.title}", DIM)]]
+            for head, texts in listing.rows:
+                own = ", ".join(map(printable, texts))
+                text = f"{text_of(head, now)}{': ' * bool(head and own)}{own}"
+                found += [
+                    [Cell(f" {line}")] for line in textwrap.wrap(text, max(20, columns - 2), subsequent_indent="  ")
+                ]
+        last = facts.last
         space = max(1, room - len(found) - 3 - 2 * (last is not None))
-        if status.waiters:
-            heads = f" {fit('QUEUE', label)} {fit('FOR', 7, right=True)}"
+        if facts.queue:
+            heads = f" {fit('#', 4, right=True)} {fit('WAITS', who - 5)} {fit('AS', role)} {fit('FOR', 7, right=True)}"
             found += [(), [Cell(heads, DIM)]]
-            for waiter in status.waiters[:space]:
-                is_silent = waiter.silent_for > SILENT_S
-                text = f"{waiter.position + 1:>3} {_aside(role_of(shown, waiter), row.kind)}{printable(waiter.label)}"
-                cells = [Cell(f" {fit(text, label)}", RED if is_silent else "")]
-                found.append([*cells, Cell(f" {_span(row.at - waiter.waited_for, now)}")])
-            found += _more(status.waiting - min(len(status.waiters), space))
-        else:
-            found += [(), [Cell(" no one waits", DIM)]]
+        for waiter in facts.queue[:space]:
+            style = RED if waiter.silent_for > SILENT_S else ""
+            text = f" {waiter.position + 1:>4} {fit(printable(waiter.label) or '?', who - 5)} {fit(role_of(row, waiter), role)}"
+            found.append([Cell(text, style), Cell(f" {_span(row.at - waiter.waited_for, now)}")])
+        if facts.queue:
+            found += _more(facts.waiting - min(len(facts.queue), space))
         if last is not None:
             text = (
                 f" last: {last.what} by {printable(last.by)} at {last.at:%Y-%m-%d %H:%M:%S} UTC: {printable(last.why)}"
@@ -382,85 +407,28 @@ class _Layout(NamedTuple):
             yield "/S", 6, True
 
 
-def sentence(parts: Sequence[Part], now: float) -> str:
-    """Return the text of a sentence, at a moment of `time.monotonic`."""
-    texts = []
-    for part in parts:
-        match part:
-            case Label(text):
-                texts.append(printable(text))
-            case Moment(at):
-                texts.append(span(abs(now - at)))
-            case _:
-                texts.append(part)
-    return "".join(texts)
-
-
-def _is_shown(row: Row) -> bool:
-    """Whether a name is held, waited for, on hold, or otherwise not idle."""
-    status = row.status
-    if isinstance(status, LockStatus):
-        return bool(status.holding or status.waiting or status.hold)
-    return True
-
-
 def _searched(row: Row) -> str:
     """Return the text that a filter looks into."""
-    labels = [one.label for one in row.status.holders] if isinstance(row.status, LockStatus) else []
-    return " ".join((row.name, row.kind, *labels)).lower()
-
-
-def _fullest_first(row: Row) -> tuple[float, float, str]:
-    status = row.status
-    return -status.waiting, -fullness(status) if isinstance(status, LimiterStatus) else 0.0, row.name
-
-
-def _who(row: Row) -> tuple[str, str]:
-    """Return who holds a name in a cell, and how it is drawn."""
-    status = row.status
-    match status:
-        case DebounceStatus():
-            items = f"{status.items:,} items" if status.items else ""
-            return items, DIM
-        case LatchStatus():
-            return f"{status.number:,} done", DIM
-        case LockStatus() if not status.holders:
-            return ("-", DIM) if status.hold is None else (f"on hold {printable(status.hold.by)}", MAGENTA)
-        case LockStatus():
-            first = max(status.holders, key=lambda one: one.held_for)
-            others = f" +{status.holding - 1:,}" if status.holding > 1 else ""
-            aside = ""
-            if row.kind == "semaphore":
-                aside = f"{status.held}/{status.limit} "
-            elif row.kind == "rwlock":
-                aside = "writer " if first.exclusive else "reader "
-            elif first.released:
-                aside = "released "
-            return f"{aside}{printable(first.label) or '?'}{others}", MAGENTA if status.hold is not None else ""
-    return "", ""
+    return " ".join((row.name, row.kind, *(one.label for one in row.facts.holders))).lower()
 
 
 def _queue(row: Row, width: int) -> Iterator[Cell]:
     """Yield a picture: the permits of a semaphore, then a bar for each waiter in the order of the queue, taller for longer."""
-    status = row.status
-    if not isinstance(status, LockStatus):
-        yield Cell(" " * width)
-        return
-    if row.kind == "semaphore" and 1 < status.limit < MAX_PERMITS and width > 2 * MOST_GATES:
-        count = min(MOST_GATES, status.limit)
-        out = round(status.held / status.limit * count)
+    facts = row.facts
+    if facts.limit and width > 2 * MOST_GATES:
+        count = min(MOST_GATES, facts.limit)
+        out = round(facts.out / facts.limit * count)
         yield Cell("■" * out + "□" * (count - out) + " ", BLUE)
         width -= count + 1
-    room = width if status.waiting <= width else width - 1 - len(f"{status.waiting:,}")
-    shown = status.waiters[:room]
+    room = width if facts.waiting <= width else width - 1 - len(f"{facts.waiting:,}")
+    shown = facts.queue[:room]
     for one in shown:
         tall = min(len(BARS) - 1, int((len(BARS) - 1) * log10(1 + one.waited_for) / log10(3601)))
-        is_reader = row.kind == "rwlock" and not one.exclusive
         if one.silent_for > SILENT_S:
             yield Cell("\N{MULTIPLICATION SIGN}", RED)
         else:
-            yield Cell(BARS[tall], f"{DIM};{YELLOW}" if is_reader else YELLOW)
-    rest = status.waiting - len(shown)
+            yield Cell(BARS[tall], YELLOW if row.face.is_strong(one) else f"{DIM};{YELLOW}")
+    rest = facts.waiting - len(shown)
     yield Cell(fit(f"+{rest:,}" if rest > 0 else "", width - len(shown)), DIM)
 
 
@@ -472,30 +440,9 @@ def _bar(rate: RateStatus | None, size: int) -> list[Cell]:
         return [Cell(fit(f"{rate.used:,} in {period(rate.per)}, limit not known", size + FIGURES), DIM)]
     share = rate.used / rate.limit
     filled = min(size, round(share * size))
-    color = YELLOW if share >= 0.9 and rate.per >= 10 else BLUE
+    color = YELLOW if is_full(rate) else BLUE
     figures = f" {rate.used:,}/{rate.limit:,} in {period(rate.per)}"
     return [Cell("█" * filled, color), Cell("░" * (size - filled), DIM), Cell(fit(figures, FIGURES))]
-
-
-def _told(row: Row, now: float) -> Iterator[str]:
-    """Yield the status of a name without leases."""
-    match row.status:
-        case LimiterStatus() as status:
-            for rate in status.rates:
-                limit = f" of {rate.limit:,}" if rate.limit else ""
-                yield f"{rate.used:,}{limit} used in {period(rate.per)}"
-            yield f"{status.waiting:,} waiting"
-        case DebounceStatus() as status:
-            due = row.at + (status.due_in or 0) - now
-            yield f"runs in {span(max(0.0, due))}" if status.waiting else "no call waits"
-            yield f"{status.items:,} items that no run has done"
-        case LatchStatus() as status:
-            yield f"{status.number:,} parts done, {status.waiting:,} waiting"
-
-
-def _aside(word: str, kind: str) -> str:
-    """Return the role of a holder or a waiter before its label; empty where the kind says it."""
-    return "" if word == kind else f"{word} "
 
 
 def _more(count: int) -> list[Line]:

@@ -30,7 +30,7 @@ const DIALOGS = {
   },
   unhold: {
     title: ["End the hold of ", "?"], yes: "End the hold",
-    text: ({ waiting }) => [h("p", "", waiting ? `The first of ${count(waiting)} waiting gets in.` : "None wait for it.")],
+    text: ({ waiting }) => [h("p", "", waiting ? `The first of ${count(waiting)} waiting gets in.` : "No one waits for it.")],
   },
   pause: {
     title: ["Pause ", "?"], yes: "Pause",
@@ -52,10 +52,10 @@ function releaseText({ holders, holding, waiters, waiting, fence }) {
   const others = holding > 1 ? ` and ${many(holding - 1, "other")} lose their leases, the first` : " loses its lease";
   const who = h("p", "", h("b", "", shown(oldest.label)), `${others} after ${span(now() - oldest.since)}. `);
   if (next) who.append(`${count(waiting)} waiting; `, shown(next.label), " is next.");
-  else who.append("None wait.");
+  else who.append("No one waits.");
   return [
     who,
-    h("p", "soft", "Its block raises LeaseLost at once. Writes that are on their way are refused only where the fence is checked."),
+    h("p", "soft", holding > 1 ? "Their blocks raise LeaseLost at once. Writes that are on their way are refused only where the fence is checked." : "Its block raises LeaseLost at once. Writes that are on their way are refused only where the fence is checked."),
     h("p", "soft", "Leases are taken up to fence ", h("span", "mono", String(fence)), ". Leases that were granted later stay."),
   ];
 }
@@ -82,8 +82,8 @@ export function act(what, target) {
 const needsTime = (what) => what === "hold" || what === "pause";
 
 function given() {
-  const { what, target: { kind, name, fence, version, hold_id, pause_id } } = asked;
-  return { kind, name, fence, version: { hold: hold_id ?? "0", unhold: hold_id, resume: pause_id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
+  const { what, target: { kind, name, fence, version, stop } } = asked;
+  return { kind, name, fence, version: { hold: stop?.id ?? "0", unhold: stop?.id, resume: stop?.id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
 }
 
 function showCommand() {
@@ -111,7 +111,7 @@ async function perform(event) {
     isSent = true;
     const { done } = await getJson(`api/${mine.what}`, { method: "POST", headers, body: JSON.stringify(body) });
     if (asked === mine) $("ask").close();
-    toast(done.slice(0, 1).toUpperCase() + done.slice(1));
+    toast(done);
   } catch (error) {
     const why = isSent ? "it is not known whether it was done." : "nothing was done.";
     if (asked === mine) set($("ask-error"), error.refused ?? `The server of this page does not answer: ${why}`);

@@ -4,19 +4,21 @@ import { $, h, list, set, shell, sign, spoken } from "./elements.js";
 import { state } from "./state.js";
 import { many, sentence, shown } from "./words.js";
 
-const LEVELS = { failure: "urgent", warning: "warning", info: "note", ok: "fine" };
-const ORDER = Object.keys(LEVELS);
+const ORDER = ["urgent", "warning", "note", "fine"];
 
-/** How many findings need a look. */
-export const badge = () => state.findings.filter((finding) => ORDER.indexOf(finding.severity) < 2).length;
+const countOf = (level) => state.findings.filter((finding) => finding.level === level).length;
+
+/** How many findings there are of the worst level, and that level. Notes do not count. */
+export const badge = () => (countOf("urgent") ? [countOf("urgent"), "urgent"] : [countOf("warning"), "warning"]);
 
 export function paint() {
-  const points = badge();
+  const points = countOf("urgent") + countOf("warning");
   set($("doctor-verdict"), !state.findings.length ? "Looking …"
-    : `The server keeps what the locks promise${points ? `, but for ${many(points, "point")}` : ""}`);
-  const found = [...state.findings].sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+    : points ? `${many(points, "setting")} of this server ${points === 1 ? "weakens" : "weaken"} what the locks promise`
+    : "The server keeps what the locks promise");
+  const found = [...state.findings].sort((a, b) => ORDER.indexOf(a.level) - ORDER.indexOf(b.level));
   list($("findings"), found, (finding) => JSON.stringify(finding), (finding) => {
-    const level = LEVELS[finding.severity];
+    const { level } = finding;
     const body = h("div", "", h("div", "text", spoken(level), shown(sentence(finding.text))));
     if (finding.advice) body.append(h("div", "advice", shown(`${sentence(finding.advice)}.`)));
     if (finding.command) body.append(shell(finding.command));

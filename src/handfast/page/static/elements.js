@@ -1,7 +1,7 @@
 // Elements: made once, and changed only where something has changed.
 
 import { isOld, now, state } from "./state.js";
-import { shown, span } from "./words.js";
+import { brief, period, shown, span } from "./words.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -74,6 +74,22 @@ export function setTimer(element, at) {
     element.dataset[way] = at;
   }
   set(element, counted(element));
+}
+
+/** A part of a sentence of the server: text, a name, the label of a client, a moment, or a length of time. */
+export function drawn(part) {
+  if (typeof part === "string") return part;
+  if ("name" in part) return h("b", "name", shown(part.name));
+  if ("label" in part) return shown(part.label);
+  if ("length" in part) return brief(part.length);
+  return "period" in part ? period(part.period) : timer(part.at);
+}
+
+/** A sentence of the server, which begins with a capital. */
+export function says(parts) {
+  const [first, ...rest] = parts;
+  if (typeof first !== "string") return parts.map(drawn);
+  return [first.slice(0, 1).toUpperCase() + first.slice(1), ...rest.map(drawn)];
 }
 
 /** Let all durations in sight count. */

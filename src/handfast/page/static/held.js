@@ -1,13 +1,10 @@
 // The table of names. Only rows in sight are elements; each stands at its own place, so scrolling moves nothing else.
 
-import { $, button, h, list, nameLink, set, setShown } from "./elements.js";
+import { $, button, drawn, fill, h, list, nameLink, set, setShown } from "./elements.js";
 import { bar, drawBar, drawQueue, drawSpark, leaseLevel, queue, spark } from "./pictures.js";
-import { now, state } from "./state.js";
-import { count, many, shown, span } from "./words.js";
+import { kindOf, now, state } from "./state.js";
+import { count, many, span } from "./words.js";
 
-const LONG_S = 1800;
-const WAITS_S = 60;
-const WAITS_TOO_LONG_S = 600;
 const KEEPS_ORDER_MS = 5000;
 const BEYOND = 6; // rows above and below those in sight
 
@@ -32,14 +29,14 @@ const SORTS = {
 /** Their largest values come first at first. */
 const DOWN = ["held", "waiting", "first", "rate"];
 
-const isIdle = (row) => !(row.holding || row.waiting || row.hold || row.due || row.items || row.done);
+const isLong = (row) => Boolean(row.since) && now() - row.since > state.me.thresholds.held_long;
 
 const WHICH = [
-  ["all", "All", (row) => !isIdle(row)],
+  ["all", "All", (row) => !row.idle],
   ["waiting", "Waited for", (row) => row.waiting > 0],
-  ["long", "Held over 30 min", (row) => row.since && now() - row.since > LONG_S],
-  ["hold", "On hold", (row) => row.hold],
-  ["idle", "Used in the last hour", isIdle],
+  ["long", "Held over 30 min", isLong],
+  ["hold", "On hold", (row) => Boolean(row.stop)],
+  ["idle", "Used in the last hour", (row) => Boolean(row.idle)],
 ];
 
 const table = { sort: "waiting", isTurned: false, which: "all", filter: "", rows: [], marked: null, scrolled: 0 };
@@ -57,7 +54,7 @@ function order(isForced = false) {
   const test = WHICH.find(([key]) => key === table.which)[2];
   const by = SORTS[table.sort];
   table.rows = [...state.rows.values()].filter(
-    (row) => row.kind !== "limiter" && test(row) && words.every((word) => searched(row).includes(word)),
+    (row) => isListed(row) && test(row) && words.every((word) => searched(row).includes(word)),
   );
   table.rows.sort((a, b) => {
     const [x, y] = [by(a), by(b)];
@@ -66,14 +63,17 @@ function order(isForced = false) {
   });
 }
 
-const searched = (row) => `${row.name} ${row.kind} ${row.by ?? ""} ${row.hold?.by ?? ""}`.toLowerCase();
+/** Limiters have a view of their own, and the items of a name are listed with it, unless they are looked for. */
+const isListed = (row) => !kindOf(row).rates && (!row.item || table.filter);
+
+const searched = (row) => `${row.name} ${row.kind} ${row.by ?? ""} ${row.stop?.by ?? ""}`.toLowerCase();
 
 /** How many names each choice has, in one pass. */
 function numbers() {
   const found = Object.fromEntries(WHICH.map(([key]) => [key, 0]));
   let known = 0;
   for (const row of state.rows.values()) {
-    if (row.kind === "limiter") continue;
+    if (!isListed(row)) continue;
     known++;
     for (const [key, , test] of WHICH) if (test(row)) found[key]++;
   }
@@ -166,48 +166,36 @@ function fillRow(element, row, place) {
   setShown(name, row.name);
   set(kind, row.kind);
   fillHolder(by, row);
-  const standsBy = row.kind === "election"; // its candidates wait for as long as another one leads
-  const age = row.since ? now() - row.since : 0;
-  set(held, row.since ? span(age) : "");
-  held.className = `c-held${age > LONG_S && row.waiting && !standsBy ? " alarming" : ""}`;
+  const isAwaited = row.waiting && !kindOf(row).stands_by;
+  set(held, row.since ? span(now() - row.since) : "");
+  held.className = `c-held${isLong(row) && isAwaited ? " alarming" : ""}`;
   fillLease(lease, row);
   set(waiting, row.waiting ? count(row.waiting) : "");
   drawQueue(picture.firstChild, row, pictureWidth());
   const wait = row.first ? now() - row.first : 0;
   set(first, row.first ? span(wait) : "");
-  const level = standsBy ? "" : wait > WAITS_TOO_LONG_S ? " alarming" : wait > WAITS_S ? " warning" : "";
+  const { waited_long: long, waited_too_long: tooLong } = state.me.thresholds;
+  const level = !isAwaited ? "" : wait > tooLong ? " alarming" : wait > long ? " warning" : "";
   first.className = `c-first${level}`;
   set(rate, row.rate ? row.rate.toFixed(1) : "");
   minutes.firstChild.style.visibility = row.spark ? "" : "hidden";
   if (row.spark && minutes.drawn !== row.spark) drawSpark(minutes.firstChild, (minutes.drawn = row.spark), 96);
 }
 
-/** Who holds a name, or how far it is where no one can. */
-export function holderText(row) {
-  const others = row.holding > 1 ? ` +${count(row.holding - 1)}` : "";
-  if (row.holding) return `${row.as ? `${row.as} ` : ""}${row.by ?? "an unnamed client"}${others}`;
-  if (row.kind === "debounce") return row.items ? many(row.items, "item") : "a call waits";
-  if (row.kind === "latch") return `${many(row.done ?? 0, "part")} done`;
-  return "free";
-}
-
 function fillHolder(cell, row) {
-  const text = row.hold ? `\0${row.hold.by}` : holderText(row);
-  cell.classList.toggle("soft", !row.holding && !row.hold);
-  if (cell.given === text) return;
-  if (!row.hold) return setShown(cell, text);
-  cell.given = text;
-  cell.title = "";
-  cell.replaceChildren(h("span", "tag hold", "on hold"), " ", shown(row.hold.by));
+  cell.classList.toggle("soft", row.state !== "held" && row.state !== "stopped");
+  fill(cell, JSON.stringify([row.who, Boolean(row.stop)]), () => [
+    ...(row.stop ? [h("span", "tag hold", row.stop.what), " "] : []),
+    ...(row.state === "stopped" ? [drawn({ label: row.stop.by })] : (row.who ?? ["free"]).map(drawn)),
+  ]);
 }
 
 function fillLease(cell, row) {
-  const ends = row.ends ?? row.lifts ?? row.due;
-  const left = ends ? ends - now() : 0;
+  const left = row.ends ? row.ends - now() : 0;
   const [its, text] = cell.children;
-  its.hidden = !row.ends;
+  its.hidden = !row.ttl;
   drawBar(its, row.ttl ? left / row.ttl : 0, leaseLevel(left, row.ttl, row.released));
-  set(text, !ends ? "" : row.released ? "kept" : left < 0 ? "…" : span(left).replace(/ m .*/, " m"));
+  set(text, !row.ends ? "" : row.released ? "kept" : left < 0 ? "…" : span(left).replace(/ m .*/, " m"));
 }
 
 /** Paint the rows in sight. */

@@ -3,20 +3,20 @@
 import { act, command } from "./acts.js";
 import { $, button, fill, h, list, obstacle, set, setTimer, timer } from "./elements.js";
 import { bar, drawBar } from "./pictures.js";
-import { now, state } from "./state.js";
+import { kindOf, now, state } from "./state.js";
 import { count, period, shown } from "./words.js";
 
-const FULL = 0.9;
-const FULL_FROM_S = 10; // shorter rates are full by design
+const isFull = ([, , , , full]) => full;
 
-const isFull = ([per, limit, used]) => limit > 0 && per >= FULL_FROM_S && used >= FULL * limit;
+const limiters = () => [...state.rows.values()].filter((row) => kindOf(row).rates);
 
-const limiters = () => [...state.rows.values()].filter((row) => row.kind === "limiter");
+/** How many limiters have a problem. */
+export const badge = () => {
+  const names = state.problems.filter((problem) => problem.where && kindOf({ kind: problem.where[0] }).rates && problem.level !== "note");
+  return new Set(names.map((problem) => problem.where[1])).size;
+};
 
-/** How many limiters need a look. */
-export const badge = () => limiters().filter((row) => row.until || (row.rates ?? []).some(isFull)).length;
-
-const weight = (row) => (row.until ? 2 : 0) + ((row.rates ?? []).some(isFull) ? 1 : 0);
+const weight = (row) => (row.stop ? 2 : 0) + ((row.rates ?? []).some(isFull) ? 1 : 0);
 
 let orderedAt = 0;
 let places = new Map();
@@ -62,28 +62,31 @@ export function paintOnly(view, focus, number) {
 function fillCard(card, row) {
   const [head, rates, foot] = card.children;
   const [, tag, pause] = head.children;
-  tag.hidden = !row.until;
-  if (row.until) {
-    fill(tag, `${row.until} ${row.by} ${row.why}`, () => ["paused for ", timer(row.until), ...(row.by ? [" by ", shown(row.by)] : [])]);
-    tag.title = row.why ?? "";
+  const { stop } = row;
+  tag.hidden = !stop;
+  if (stop) {
+    fill(tag, JSON.stringify(stop), () => [`${stop.what} for `, timer(stop.until), ...(stop.by ? [" by ", shown(stop.by)] : [])]);
+    tag.title = stop.why;
   }
-  set(pause, row.until ? "Resume …" : "Pause …");
+  set(pause, stop ? "Resume …" : "Pause …");
   pause.disabled = Boolean(obstacle("pause"));
-  pause.title = obstacle("pause") && `${obstacle("pause")} In a shell: ${command(row.until ? "resume" : "pause", row)}`;
-  pause.onclick = () => act(row.until ? "resume" : "pause", row);
-  list(rates, row.rates ?? [], ([per]) => per, () => h("div", "rate", h("span"), h("span", "soft"), bar()), fillRate);
+  pause.title = obstacle("pause") && `${obstacle("pause")} In a shell: ${command(stop ? "resume" : "pause", row)}`;
+  pause.onclick = () => act(stop ? "resume" : "pause", row);
+  const make = () => h("div", "rate", h("span"), h("span", "soft"), bar());
+  list(rates, row.rates ?? [], ([per]) => per, make, (element, rate) => fillRate(element, rate, row.waiting));
   const [waiting, first] = foot.children;
-  set(waiting, row.waiting ? `${count(row.waiting)} waiting` : "None wait.");
+  foot.hidden = !row.waiting;
+  set(waiting, `${count(row.waiting ?? 0)} waiting`);
   first.hidden = !row.waiting || !row.first;
   if (!first.hidden) setTimer(first.lastChild, row.first);
 }
 
-function fillRate(element, rate) {
+function fillRate(element, rate, waiting) {
   const [per, limit, used, over] = rate;
   const [text, free, its] = element.children;
   if (limit) set(text, `${count(used)} of ${count(limit)} in ${period(per)}`);
   else set(text, `${count(used)} in ${period(per)}; each client brings its own limit`);
-  const isShown = used && per >= FULL_FROM_S && over > now();
+  const isShown = used && over > now() && !waiting; // those who wait take what is free
   free.hidden = !isShown;
   if (isShown && !free.firstElementChild) free.append("all free in ", timer(over));
   if (isShown) setTimer(free.firstElementChild, over);

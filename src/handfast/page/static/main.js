@@ -39,11 +39,9 @@ function route() {
   const tab = view === "name" ? "held" : view;
   for (const link of $("views").children) {
     if (link.dataset.view !== tab) link.removeAttribute("aria-current");
-    else {
-      link.setAttribute("aria-current", "page");
-      $("views").scrollTo(link.offsetLeft - 90, 0);
-    }
+    else link.setAttribute("aria-current", "page");
   }
+  showTab();
   const open = view === "name" ? { kind: second, name: decoded(rest.join("/")) } : null;
   if (JSON.stringify(open) !== JSON.stringify(state.open)) look(open);
   document.title = `${open ? plain(open.name) : TITLES[view]} · Handfast`;
@@ -67,16 +65,24 @@ function paint() {
 }
 
 function paintBadges() {
-  const { urgent, warning } = overview.counts();
   const badges = {
-    overview: [urgent + warning, urgent ? "urgent" : "warning"], limits: [limits.badge(), "warning"],
-    results: [results.badge(), "warning"], doctor: [doctor.badge(), "warning"],
+    overview: overview.badge(), limits: [limits.badge(), "warning"], results: [results.badge(), "warning"], doctor: doctor.badge(),
   };
+  let isChanged = false;
   for (const [which, [number, level]] of Object.entries(badges)) {
     const badge = document.querySelector(`[data-view="${which}"] b`);
-    set(badge, number ? count(number) : "");
+    const text = number ? count(number) : "";
+    isChanged ||= badge.textContent !== text;
+    set(badge, text);
     if (badge.className !== level) badge.className = level;
   }
+  if (isChanged) showTab(); // a number has moved the tabs
+}
+
+/** Scroll the tab of the open view into view. */
+function showTab() {
+  const link = document.querySelector("#views [aria-current]");
+  if (link) $("views").scrollTo(link.offsetLeft - 90, 0);
 }
 
 // --- the strip, and outages

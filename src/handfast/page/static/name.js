@@ -1,14 +1,11 @@
 // One name: a sentence, its holders, its queue, what is remembered, and what an operator can do.
 
 import { act, command } from "./acts.js";
-import { $, fill, h, list, obstacle, set, setShell, setTimer, shell, timer } from "./elements.js";
-import { holderText } from "./held.js";
-import { bar, drawBar, drawQueue, drawSpark, leaseLevel, permits, queue, spark } from "./pictures.js";
-import { now, state } from "./state.js";
+import { $, fill, h, list, obstacle, says, set, setShell, setTimer, shell, timer } from "./elements.js";
+import { bar, drawBar, drawQueue, drawSpark, leaseLevel, queue, spark } from "./pictures.js";
+import { isOld, kindOf, now, state } from "./state.js";
 import { brief, count, day, many, shown, span } from "./words.js";
 
-const HELD_KINDS = ["lock", "semaphore", "rwlock", "election", "once"]; // those that can be put on hold
-const UNHELD_KINDS = ["limiter", "debounce", "latch"]; // those without leases
 const SPARK = [338, 56];
 
 export function enter() {
@@ -22,55 +19,48 @@ export function enter() {
 function rowOf({ kind, name }, details) {
   const row = state.rows.get(`${kind}/${name}`);
   if (!row || !details?.waiters) return row;
-  const flags = ({ as, heard }) => (as === "reader" ? 1 : 0) | (heard ? 2 : 0);
+  const flags = ({ reader, heard }) => (reader ? 1 : 0) | (heard ? 2 : 0);
   return { ...row, queue: details.waiters.length ? details.waiters.map((waiter) => [waiter.since, flags(waiter)]) : null };
 }
+
+/** Whether nothing is known of the name yet, and nothing will be while the server does not answer. */
+const isUnknown = () => state.details === undefined;
+
+const unknown = () => (isOld() ? "Not known: the server does not answer." : "Looking …");
 
 export function paint() {
   const { open, details } = state;
   const row = rowOf(open, details);
-  const { queue: _queue, spark: _spark, ends: _ends, ...told } = row ?? {};
-  fill($("name-says"), JSON.stringify([state.sum?.whole, Boolean(row), told]), () => says(row));
   const holders = details?.holders ?? [];
+  const isGone = details === null;
+  fill($("name-says"), JSON.stringify([details?.says, isGone, unknown()]), () => details ? says(details.says)
+    : [isGone ? "The server does not know this name any more, or not yet." : unknown()]);
+  list($("name-notes"), details?.notes ?? [], (note) => JSON.stringify(note), (note) => h("li", "", ...says(note)));
   paintHold(row);
   paintHolders(row, holders);
   paintQueue(row, details?.waiters ?? []);
+  paintListings(details?.listings ?? []);
   paintMinutes(row);
   paintFacts(row, details?.remembered);
   paintActs(open, row, holders);
   paintPast(open, details?.last);
 }
 
-function says(row) {
-  if (!row) return [state.sum?.whole ? "The server does not know this name any more, or not yet." : "Looking …"];
-  const waits = row.waiting
-    ? [`; ${count(row.waiting)} waiting`, ...(row.first ? [", the first for ", timer(row.first)] : []), "."]
-    : ["; none waiting."];
-  if (row.hold) {
-    const left = row.holding ? `${many(row.holding, "lease")} from before may end; no one else gets in` : "No one gets in";
-    return [h("b", "", "On hold. "), left, ...waits];
-  }
-  if (row.kind === "debounce") return row.due ? ["The newest call runs in ", timer(row.due), "."] : ["No call waits."];
-  if (!row.holding) return [h("b", "", row.kind === "latch" ? holderText(row) : "Free"), ...waits];
-  const since = row.since ? [row.holding > 1 ? ", the first for " : " for ", timer(row.since)] : [];
-  if (row.limit) return [h("b", "", permits(row)), ...since, ...waits];
-  const who = row.holding > 1 ? `${count(row.holding)} holders` : shown(row.by ?? "");
-  return [h("b", "", "Held by ", who), ...since, ...waits];
-}
-
 function paintHold(row) {
-  $("name-hold").hidden = !row?.hold;
-  if (!row?.hold) return;
-  fill($("name-hold"), JSON.stringify([row.hold, row.lifts]), () => [
-    h("h2", "", "On hold by ", shown(row.hold.by), h("span", "", " for ", timer(row.lifts), ` more, until ${day(row.lifts)}`)),
-    h("div", "", "“", shown(row.hold.why), "”"),
+  const stop = row?.stop;
+  $("name-hold").hidden = !stop;
+  if (!stop) return;
+  fill($("name-hold"), JSON.stringify(stop), () => [
+    h("h2", "", `${stop.what.slice(0, 1).toUpperCase()}${stop.what.slice(1)} by `, shown(stop.by), h("span", "", " for ", timer(stop.until), ` more, until ${day(stop.until)}`)),
+    stop.why && h("div", "", "“", shown(stop.why), "”"),
   ]);
 }
 
 function paintHolders(row, holders) {
+  $("holders-card").hidden = !kindOf(state.open).leases;
   set($("holders-head"), row?.limit ? `Held, ${row.out ?? 0} of ${count(row.limit)}` : "Held by");
   const more = (row?.holding ?? 0) - holders.length;
-  set($("holders-more"), !row?.holding ? "No one." : more > 0 && holders.length ? `${count(more)} more` : "");
+  set($("holders-more"), isUnknown() ? unknown() : !row?.holding ? "No one holds it." : more > 0 ? `${count(more)} more` : "");
   list($("holders"), holders, (holder) => holder.token, (holder) => {
     const lease = h("div", "lease", bar(), h("span"));
     const detail = h("div", "detail", h("span", "mono", `fence ${holder.fence}`), ` · since ${day(holder.since)} · lease ${holder.token}`);
@@ -94,8 +84,12 @@ function tags(holder) {
   return words.flatMap((word) => [" ", word]);
 }
 
+/** One row stands for waiters of which the server has no names. */
+const NAMELESS = { token: "", label: null, as: "", value: "" };
+
 function paintQueue(row, waiters) {
   const length = row?.waiting ?? 0;
+  $("waiters-card").hidden = kindOf(state.open).rates || (!length && !kindOf(state.open).leases);
   set($("waiters-head"), length ? `Queue, ${count(length)}` : "Queue");
   const box = $("name-picture");
   box.hidden = length < 2 || !row?.queue;
@@ -104,21 +98,34 @@ function paintQueue(row, waiters) {
     if (box.firstChild) drawQueue(box.firstChild, row, width, 44);
     else box.append(queue(row, width, 44));
   }
-  $("waiters").hidden = !waiters.length;
-  const hasRoles = waiters.some((waiter) => waiter.as);
-  $("waiters").classList.toggle("without-roles", !hasRoles);
-  list($("waiters").tBodies[0], waiters, (waiter) => waiter.token, (waiter) => {
-    const who = h("td", "label", shown(waiter.label), waiter.value ? " " : "", waiter.value ? h("span", "tag", shown(waiter.value)) : "", " ", h("span", "tag urgent"));
-    return h("tr", "", h("td", "num soft"), who, h("td", "soft", waiter.as), h("td", "num", timer(waiter.since)));
+  const listed = waiters.length || !length || isUnknown() ? waiters : [NAMELESS];
+  $("waiters").hidden = !listed.length;
+  $("waiters").classList.toggle("without-roles", !listed.some((waiter) => waiter.as));
+  list($("waiters").tBodies[0], listed, (waiter) => waiter.token, (waiter) => {
+    const who = waiter.label === null ? `${many(length, "request")}; who waits is not recorded` : shown(waiter.label);
+    const cell = h("td", "label", who, waiter.value ? " " : "", waiter.value ? h("span", "tag", shown(waiter.value)) : "", " ", h("span", "tag urgent"));
+    return h("tr", "", h("td", "num soft"), cell, h("td", "soft", waiter.as), h("td", "num", waiter.since ? timer(waiter.since) : ""));
   }, (element, waiter) => {
     const [place, who, , wait] = element.children;
-    set(place, String(waiters.indexOf(waiter) + 1));
+    set(place, waiter.since ? String(listed.indexOf(waiter) + 1) : "");
     who.lastChild.hidden = !waiter.heard;
     if (waiter.heard) set(who.lastChild, `silent for ${span(now() - waiter.heard)}`);
-    setTimer(wait.firstChild, waiter.since);
+    if (waiter.since) setTimer(wait.firstChild, waiter.since);
   });
   const more = length - waiters.length;
-  set($("waiters-more"), !length ? "None wait." : more > 0 && waiters.length ? `${count(more)} more behind them` : "");
+  set($("waiters-more"), isUnknown() ? unknown() : !length ? "No one waits." : more > 0 && waiters.length ? `${count(more)} more behind them` : "");
+}
+
+/** The lists that only some kinds have: parts, or items by worker. */
+function paintListings(listings) {
+  list($("listings"), listings, ({ title }) => title, () => h("div", "card"), (card, { title, rows, more }) => {
+    fill(card, JSON.stringify([title, rows, more]), () => [
+      h("h2", "", title),
+      ...rows.map(([said, texts]) => h("div", "listing", said.length ? h("div", "label", ...says(said)) : "",
+        ...texts.flatMap((text) => [h("span", "tag", shown(text)), " "]))),
+      more ? h("p", "soft", `${count(more)} more`) : "",
+    ]);
+  });
 }
 
 function paintMinutes(row) {
@@ -131,7 +138,7 @@ function paintMinutes(row) {
     box.firstChild.setAttribute("preserveAspectRatio", "none");
   }
   const most = Math.max(0, ...samples);
-  set($("name-spark-says"), samples.length > 1 ? `${count(row.waiting ?? 0)} now, ${count(most)} at most` : "Recorded since the first waiter.");
+  set($("name-spark-says"), samples.length > 1 ? `now ${count(row.waiting ?? 0)}, highest ${count(most)}` : "Recorded since the first waiter.");
 }
 
 function paintFacts(row, remembered) {
@@ -151,29 +158,27 @@ function paintFacts(row, remembered) {
 const latest = (holders) => Math.max(...holders.map((holder) => holder.fence));
 
 /** Why nothing can be released now; empty if a lease can be. */
-function releaseObstacle(row, holders) {
-  if (row && !("holding" in row) && !HELD_KINDS.includes(row.kind)) return "A name of this kind has no leases.";
-  return obstacle("release") || (holders.length && latest(holders) ? "" : "There is no lease to release.");
-}
+const releaseObstacle = (holders) => obstacle("release") || (holders.length && latest(holders) ? "" : "There is no lease to release.");
 
 function paintActs(open, row, holders) {
-  const [release, hold, forget] = [$("act-release"), $("act-hold"), $("act-forget")];
-  const [hasLeases, canHold, canForget] = [!UNHELD_KINDS.includes(open.kind), HELD_KINDS.includes(open.kind), open.kind === "latch"];
-  const [noRelease, noHold] = [releaseObstacle(row, holders), obstacle("hold")];
-  const noForget = obstacle("forget") || (state.details?.version ? "" : "No part is done.");
-  release.disabled = Boolean(noRelease);
-  hold.disabled = Boolean(noHold);
-  forget.disabled = Boolean(noForget);
-  release.hidden = !hasLeases;
-  hold.hidden = !canHold;
-  forget.hidden = !canForget;
-  set(hold, row?.hold ? "End the hold …" : "Put on hold …");
-  const why = [...new Set([hasLeases ? noRelease : "", canHold ? noHold : "", canForget ? noForget : ""])].filter(Boolean);
-  const isIdle = !hasLeases && !canForget;
-  set($("act-note"), isIdle ? "Nothing can be done here." : why.length ? why.join(" ") : "Each asks for a reason first.");
+  const { acts } = kindOf(open);
+  const canForget = acts.includes("forget") && !kindOf(open).records; // records are forgotten in their own view
+  const obstacles = {
+    release: acts.includes("release") ? releaseObstacle(holders) : null,
+    hold: acts.includes("hold") ? obstacle("hold") : null,
+    forget: canForget ? obstacle("forget") || (state.details?.version ? "" : "No part is done.") : null,
+  };
+  for (const [what, why] of Object.entries(obstacles)) {
+    $(`act-${what}`).hidden = why === null;
+    $(`act-${what}`).disabled = Boolean(why);
+  }
+  set($("act-hold"), row?.stop ? "End the hold …" : "Put on hold …");
+  const known = Object.values(obstacles).filter((why) => why !== null);
+  const why = [...new Set(known)].filter(Boolean);
+  set($("act-note"), !known.length ? "Nothing can be done here." : why.length ? why.join(" ") : "");
   const isReleasable = holders.length > 0 && latest(holders) > 0;
-  set($("act-shell-head"), isReleasable ? "The same in a shell:" : "In a shell:");
-  const text = canForget && !noForget ? command("forget", open) : isReleasable ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
+  set($("act-shell-head"), isReleasable ? "The same in a shell" : "In a shell");
+  const text = obstacles.forget === "" ? command("forget", open) : isReleasable ? command("release", { ...open, fence: latest(holders) }) : command("show", open);
   if ($("act-shell").firstChild) setShell($("act-shell").firstChild, text);
   else $("act-shell").append(shell(text));
 }
@@ -187,7 +192,7 @@ export function ask(what) {
     const numbers = { holding: Math.max(holders.length, row?.holding ?? 0), waiting: row?.waiting ?? 0 };
     act("release", { ...open, ...numbers, holders, waiters, fence: latest(holders) });
   } else if (what === "hold" && !$("act-hold").disabled && !$("act-hold").hidden) {
-    act(row?.hold ? "unhold" : "hold", { ...open, hold_id: row?.hold_id, waiting: row?.waiting ?? 0 });
+    act(row?.stop ? "unhold" : "hold", { ...open, stop: row?.stop, waiting: row?.waiting ?? 0 });
   } else if (what === "forget" && !$("act-forget").disabled && !$("act-forget").hidden) {
     act("forget", { ...open, version: details.version });
   }
@@ -202,13 +207,13 @@ const DONE = {
 function paintPast(open, last) {
   const { entries, refused } = state.audit;
   const its = entries.filter((entry) => entry.kind === open.kind && entry.name === open.name);
-  const isNoted = last && its.some((entry) => Math.abs(entry.at - last.at) < 5);
-  const past = last && !isNoted ? [{ id: `last ${last.at}`, ...last }, ...its].sort((a, b) => b.at - a.at) : its;
+  const isNoted = last && its.some((entry) => Math.abs(entry.when - last.when) < 5);
+  const past = last && !isNoted ? [{ id: `last ${last.when}`, ...last }, ...its].sort((a, b) => b.when - a.when) : its;
   $("name-past-empty").hidden = past.length > 0;
   set($("name-past-empty"), refused ? `The audit is not read: ${refused}` : "Nothing that is remembered.");
   list($("name-past"), past.slice(0, 50), (entry) => entry.id, (entry) => {
     const why = !entry.why ? [] : entry.what === "resize" ? [` · ${entry.why}`] : [" · “", shown(entry.why), "”"];
-    return h("li", "", h("b", "", shown(entry.by)), ` ${DONE[entry.what] ?? entry.what}`, h("span", "", day(entry.at), ...why));
+    return h("li", "", h("b", "", shown(entry.by)), ` ${DONE[entry.what] ?? entry.what}`, h("span", "", day(entry.when), ...why));
   });
 }
 

@@ -1,7 +1,7 @@
 // What operators did, the latest first.
 
 import { $, h, list, nameLink, set } from "./elements.js";
-import { state } from "./state.js";
+import { kindOf, state } from "./state.js";
 import { day, many, shown, span } from "./words.js";
 
 export function paint() {
@@ -16,9 +16,9 @@ export function paint() {
     const time = entry.duration === null ? "" : ` for ${span(entry.duration)}`;
     const values = `${taken}${rates}${permits}${time}${entry.now ? ", now" : ""}`;
     const link = h("a", "link mono", shown(entry.name));
-    link.href = entry.kind === "limiter" ? `#/limits/${encodeURIComponent(entry.name)}` : nameLink(entry.kind, entry.name);
+    link.href = kindOf(entry).rates ? `#/limits/${encodeURIComponent(entry.name)}` : nameLink(entry.kind, entry.name);
     return h("tr", "",
-      h("td", "soft nowrap", day(entry.at)), h("td", "nowrap", shown(entry.what), shown(values)), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
+      h("td", "soft nowrap", day(entry.when)), h("td", "nowrap", shown(entry.what), shown(values)), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
       h("td", "label", shown(entry.by)), h("td", "label", shown(entry.why)));
   });
 }

@@ -1,17 +1,17 @@
 // The sentences about what is wrong, the worst first; figures; the longest queues.
 
-import { $, fill, h, list, nameLink, set, setShown, sign, spoken, timer } from "./elements.js";
+import { $, drawn, fill, h, list, nameLink, set, setShown, sign, spoken } from "./elements.js";
 import { drawQueue, queue } from "./pictures.js";
-import { state } from "./state.js";
-import { brief, count, many, shown } from "./words.js";
+import { isOld, kindOf, state } from "./state.js";
+import { brief, count, time } from "./words.js";
 
 const LONGEST = 6;
 const KEEPS_ORDER_MS = 5000;
 
-export const counts = () => ({
-  urgent: state.problems.filter((problem) => problem.level === "urgent").length,
-  warning: state.problems.filter((problem) => problem.level === "warning").length,
-});
+const countOf = (level) => state.problems.filter((problem) => problem.level === level).length;
+
+/** How many problems there are of the worst level, and that level. Notes do not count. */
+export const badge = () => (countOf("urgent") ? [countOf("urgent"), "urgent"] : [countOf("warning"), "warning"]);
 
 let places = new Map();
 let orderedAt = -Infinity;
@@ -31,26 +31,30 @@ function ordered() {
 export const marked = { id: null };
 
 export function paint() {
-  const { urgent, warning } = counts();
-  set($("verdict"), verdict(urgent, warning));
+  set($("verdict"), verdict());
+  paintDate();
   const all = ordered();
+  const urgent = all.filter((problem) => problem.level === "urgent");
   const other = all.filter((problem) => problem.level !== "urgent");
-  $("urgent-head").hidden = !urgent;
-  $("other-head").hidden = !urgent || !other.length;
-  paintProblems($("urgent"), all.filter((problem) => problem.level === "urgent"));
+  $("urgent-head").hidden = !urgent.length;
+  $("other-head").hidden = !other.length;
+  paintProblems($("urgent"), urgent);
   paintProblems($("other"), other);
   paintGlance();
   paintLongest();
 }
 
-function verdict(urgent, warning) {
-  if (!state.sum) return "Looking …";
-  if (urgent) {
-    const other = warning ? `, ${count(warning)} to know about` : "";
-    return `${many(urgent, "thing")} ${urgent === 1 ? "needs" : "need"} you${other}`;
-  }
-  if (warning) return `Nothing is stuck; ${many(warning, "thing")} to know about`;
-  return state.sum.names ? "Nothing is wrong" : "No one holds anything yet";
+/** What is to be said first. Of an outage nothing is known but that. */
+function verdict() {
+  if (state.lost) return "This page has lost its server";
+  if (state.outage) return state.outage.server ? "The server does not answer" : "The page cannot look";
+  return state.sum ? state.sum.verdict[1] : "Looking …";
+}
+
+function paintDate() {
+  const isDated = isOld() && state.at > 0;
+  $("dated").hidden = !isDated;
+  if (isDated) fill($("dated"), String(state.at), () => [`What you see is from ${time(state.at)}.`]);
 }
 
 function paintProblems(parent, problems) {
@@ -67,26 +71,19 @@ function paintProblems(parent, problems) {
   });
 }
 
-function linkTo({ id, where: [kind, name] }) {
-  if (kind === "limiter") return `#/limits/${encodeURIComponent(name)}`;
-  return /^(left|failed) /.test(id) ? `#/results/${encodeURIComponent(name)}` : nameLink(kind, name);
-}
-
-/** A part of a sentence. */
-function drawn(part) {
-  if (typeof part === "string") return part;
-  if ("name" in part) return h("b", "name", shown(part.name));
-  if ("label" in part) return shown(part.label);
-  return timer(part.at);
+function linkTo({ group, where: [kind, name] }) {
+  if (kindOf({ kind }).rates) return `#/limits/${encodeURIComponent(name)}`;
+  return group === "results" ? `#/results/${encodeURIComponent(name)}` : nameLink(kind, name);
 }
 
 function paintGlance() {
-  const { held = 0, waiting = 0, rate = 0, mean = null } = state.sum ?? {};
+  const { held, waiting, rate, mean } = state.sum ?? {};
+  const known = (value, text) => (value === undefined || value === null ? "–" : text(value));
   const figures = [
-    [count(held), "", "leases held"],
-    [count(waiting), "", "waiting"],
-    [rate.toFixed(1), " /s", "grants"],
-    [mean === null ? "–" : brief(mean), "", "mean wait"],
+    [known(held, count), "", "leases held"],
+    [known(waiting, count), "", "waiting"],
+    [known(rate, (value) => value.toFixed(1)), " /s", "grants"],
+    [known(mean, brief), "", "mean wait"],
   ];
   const make = ([, unit, what]) => h("div", "figure", h("b", "", h("span"), h("small", "", unit)), h("span", "", what));
   list($("glance"), figures, (figure) => figure[2], make, (element, [figure]) => set(element.firstChild.firstChild, figure));
@@ -99,7 +96,7 @@ function paintLongest() {
     .slice(0, LONGEST);
   const make = (row) => {
     const link = h("a", "", h("span", "mono clip"), queue({}, 150), h("b", "num"));
-    link.href = row.kind === "limiter" ? `#/limits/${encodeURIComponent(row.name)}` : nameLink(row.kind, row.name);
+    link.href = kindOf(row).rates ? `#/limits/${encodeURIComponent(row.name)}` : nameLink(row.kind, row.name);
     return link;
   };
   list($("longest"), worst, (row) => row.id, make, (link, row) => {
@@ -108,7 +105,7 @@ function paintLongest() {
     set(link.children[2], count(row.waiting));
   });
   $("longest").hidden = !worst.length;
-  $("longest-empty").hidden = worst.length > 0;
+  $("longest-empty").hidden = !state.sum || worst.length > 0;
 }
 
 /** Mark the problem that is so many further down. */

@@ -1,8 +1,8 @@
 // Pictures of queues, of the last minutes, and of what is left of a lease.
 
 import { svg } from "./elements.js";
-import { now } from "./state.js";
-import { count, many, span } from "./words.js";
+import { now, state } from "./state.js";
+import { count, span } from "./words.js";
 
 const READER = 1;
 const SILENT = 2;
@@ -29,7 +29,7 @@ function tall(since, height) {
 
 export function drawQueue(element, row, width, height = 20) {
   const paths = Object.fromEntries(PARTS.map((part) => [part, ""]));
-  let x = row.hold ? drawHold(paths, height) : 0;
+  let x = row.stop ? drawHold(paths, height) : 0;
   x = drawHolders(paths, row, x, height);
   const more = row.queue ? drawWaiters(paths, row, x, width, height) : null;
   for (const [place, part] of PARTS.entries()) {
@@ -61,7 +61,7 @@ function drawHolders(paths, row, start, height) {
     const x = start + Math.floor(place / lines) * 9;
     const y = top + (place % lines) * 9;
     if (place >= full) paths.free += box(x + 0.5, y + 0.5, 6, 6);
-    else if (row.as === "reader") paths.reading += box(x + 0.75, y + 0.75, 5.5, 5.5);
+    else if (row.shared) paths.reading += box(x + 0.75, y + 0.75, 5.5, 5.5);
     else paths.held += box(x, y, 7, 7);
   }
   return start + Math.ceil(cells / lines) * 9;
@@ -89,11 +89,10 @@ function drawWaiters(paths, row, start, width, height) {
 /** The picture in words. */
 function described(row) {
   const held = row.limit ? `${row.out ?? 0} of ${row.limit} permits held` : row.holding ? "held" : "free";
-  const waiting = row.waiting ? `${count(row.waiting)} waiting` : "none waiting";
-  return `${row.hold ? "on hold, " : ""}${held}, ${waiting}${row.silent ? `, ${row.silent} silent` : ""}`;
+  const waiting = row.waiting ? `${count(row.waiting)} waiting` : "no one waits";
+  return `${row.stop ? `${row.stop.what}, ` : ""}${held}, ${waiting}${row.silent ? `, ${row.silent} silent` : ""}`;
 }
 
-const SLACK_S = 3; // more than a look and the rest after it take
 const SAMPLES = 60;
 const SAMPLE_S = 5;
 
@@ -140,8 +139,7 @@ export function drawBar(element, share, level = "") {
  */
 export function leaseLevel(left, ttl, isReleased) {
   if (isReleased) return "released";
-  if (left < 0 || ttl <= 5) return "";
-  return left < ttl / 3 - SLACK_S ? "low" : left < ttl / 2 - SLACK_S ? "near" : "";
+  const { late_share: late, low_share: low, slack, short_ttl: short } = state.me.thresholds;
+  if (left < 0 || ttl <= short) return "";
+  return left < ttl * low - slack ? "low" : left < ttl * late - slack ? "near" : "";
 }
-
-export const permits = (row) => `${row.out ?? 0} of ${many(row.limit, "permit")} held`;

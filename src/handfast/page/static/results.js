@@ -3,7 +3,7 @@
 import { act, command } from "./acts.js";
 import { $, button, h, list, nameLink, obstacle, set, setShown, setTimer, timer } from "./elements.js";
 import { paintOnly } from "./limits.js";
-import { state } from "./state.js";
+import { kindOf, state } from "./state.js";
 import { count, many, shown } from "./words.js";
 
 const STATES = {
@@ -19,15 +19,17 @@ const groups = () => Object.entries(state.results.counts);
 /** The name before the first `|` without a backslash before it. */
 const withoutKey = (name) => /^(?:[^|\\]|\\.)*/.exec(name)[0];
 
+const needy = (counts) => number(counts, "failed") + number(counts, "left");
+
 /** How many keys need a look. */
-export const badge = () => groups().reduce((sum, [, counts]) => sum + number(counts, "failed") + number(counts, "left"), 0);
+export const badge = () => groups().reduce((sum, [, counts]) => sum + needy(counts), 0);
 
 /** The records, and the runs of keys that have none. */
 function keys() {
   const recorded = new Set(state.results.rows.map((record) => record.key));
   const running = [...state.rows.values()]
-    .filter((row) => row.kind === "once" && row.holding && !recorded.has(row.name))
-    .map((row) => ({ name: withoutKey(row.name), key: row.name, state: "running", at: row.since, why: "", version: "" }));
+    .filter((row) => kindOf(row).records && row.holding && !recorded.has(row.name))
+    .map((row) => ({ kind: row.kind, name: withoutKey(row.name), key: row.name, state: "running", at: row.since, why: "", version: "" }));
   return [...state.results.rows.filter((record) => record.state !== "done"), ...running, ...state.results.rows.filter((record) => record.state === "done")];
 }
 
@@ -40,7 +42,7 @@ export function paint(focus = narrowed) {
   paintOnly("results", focus, all.length);
   $("once-empty").hidden = all.length > 0 || Boolean(focus || state.results.refused);
   $("once-table").hidden = $("once-tools").hidden = !all.length;
-  names.sort(([a, x], [b, y]) => number(y, "failed") + number(y, "left") - number(x, "failed") - number(x, "left") || a.localeCompare(b));
+  names.sort(([a, x], [b, y]) => needy(y) - needy(x) || a.localeCompare(b));
   paintNames(names);
   paintStates(all);
   const some = all.filter((record) => chosen === "all" || record.state === chosen);

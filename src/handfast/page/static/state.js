@@ -8,7 +8,7 @@ const SIGNED_OUT = "You are signed out: load the page again.";
 const STEADY_S = 0.3; // an offset that differs by less is that of a slower answer
 
 export const state = {
-  me: { may: [], label: "", namespace: "", server: "" },
+  me: { may: [], label: "", namespace: "", server: "", kinds: {}, thresholds: {} },
   run: "",
   number: 0,
   at: 0, // when the latest look ended
@@ -37,6 +37,11 @@ const clock = () => (performance.timeOrigin + performance.now()) / 1000;
 
 /** Whether nothing new is seen: then all durations stand still. */
 export const isOld = () => Boolean(state.outage || state.lost || (state.at && !state.number));
+
+const NOTHING = { acts: [], leases: false, rates: false, records: false, stands_by: false };
+
+/** What holds for every name of a kind, as the server says. */
+export const kindOf = ({ kind }) => state.me.kinds[kind] ?? NOTHING;
 
 /** This moment, in the time of the server's process. */
 export const now = () => (isOld() || state.isFrozen ? state.at : clock() + offset);
