@@ -37,7 +37,7 @@ async def test_names_of_all_primaries_are_shown_and_acted_on(cluster, monkeypatc
         assert [row["state"] for row in state["results"]["rows"]] == ["done"]
         with contextlib.suppress(LeaseLost), other.lock("taken") as lease:
             done = await page.act("release", kind="lock", name="taken", fence=lease.fence)
-            assert done.json() == {"done": "1 lease taken"}, done.text
+            assert done.json() == {"done": "taken is released: 1 lease taken"}, done.text
             eventually(lambda: lease.lost)
         assert (await page.act("pause", kind="limiter", name="mail", seconds=60)).status_code == 200
         (record,) = state["results"]["rows"]
