@@ -19,8 +19,9 @@ from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic, unix_time
 from handfast._engine.messages import Wanted
 from handfast._protocol.acquire import BaseAttempt
-from handfast._protocol.lease import CLOSED, LeaseState
+from handfast._protocol.lease import LeaseState
 from handfast._protocol.limiting import LimitAttempt
+from handfast._protocol.loss import Loss
 from handfast._protocol.outage import OutageBegins, OutageEnds
 from handfast.errors import (
     AcquireCancelled,
@@ -151,18 +152,14 @@ class Dispatcher:
     def ended(self, lease: LeaseState) -> None:
         """Report that a holder let its lease go, whether or not the server has confirmed that."""
         if lease.claim_end():
-            self._dispatch(_end_of(lease))
+            self._dispatch(_end_of(lease, lease.loss))
 
     # --- apart
 
-    def lost(self, lease: LeaseState, cause: events.LossCause, reason: str) -> None:
+    def lost(self, lease: LeaseState, loss: Loss | None) -> None:
         """Report a loss."""
         if lease.claim_end():
-            self._dispatch_apart(_loss_of(lease, cause, reason))
-
-    def closed(self, lease: LeaseState) -> None:
-        """Report that the client of a holder was closed."""
-        self.lost(lease, "closed", CLOSED)
+            self._dispatch_apart(_end_of(lease, loss))
 
     def wanted(self, lease: LeaseState, told: Wanted) -> None:
         """Report that a holder is asked to end."""
@@ -200,15 +197,9 @@ def _of(request: Any) -> dict[str, Any]:
     return {"at": unix_time(), "kind": request.kind, "name": request.name}
 
 
-def _end_of(lease: LeaseState) -> events.Event:
-    if lease.loss is not None:
-        return _loss_of(lease, lease.loss_cause, lease.loss)
-    return events.Released(**_of(lease.request), fence=lease.fence, held_for=lease.held_for(monotonic()))
-
-
-def _loss_of(lease: LeaseState, cause: events.LossCause, reason: str) -> events.Event:
+def _end_of(lease: LeaseState, loss: Loss | None) -> events.Event:
     fields = {**_of(lease.request), "fence": lease.fence, "held_for": lease.held_for(monotonic())}
-    return events.Lost(**fields, cause=cause, reason=reason)
+    return events.Released(**fields) if loss is None else events.Lost(**fields, cause=loss.cause, reason=loss.text)
 
 
 def _outcome(error: BaseException) -> events.Outcome:

@@ -14,6 +14,7 @@ from handfast._drivers import log
 from handfast._engine.messages import Wanted
 from handfast._protocol.acquire import BaseAttempt
 from handfast._protocol.lease import LeaseState
+from handfast._protocol.loss import DROPPED
 from handfast._protocol.outage import OutageBegins, OutageEnds
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ class Events:
         """Report a loss."""
         log.lost(lease)
         if (dispatcher := self.dispatcher) is not None:
-            dispatcher.lost(lease, lease.loss_cause, lease.loss or "")
+            dispatcher.lost(lease, lease.loss)
 
     def dropped(self, what: str, lease: LeaseState) -> None:
         """Report that a lease went without a release. May be called at any point of any thread, by the garbage collector."""
         log.dropped(what, lease)
         if (dispatcher := self.dispatcher) is not None:
             for part in lease.parts:
-                dispatcher.lost(part, "dropped", "the program kept no reference to it")
+                dispatcher.lost(part, DROPPED)
 
     def wanted(self, lease: LeaseState, told: Wanted) -> None:
         """Report that a holder is asked to end."""

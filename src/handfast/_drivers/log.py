@@ -14,7 +14,8 @@ from functools import partial
 from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic
 from handfast._engine.messages import Wanted
-from handfast._protocol.lease import EXPIRED, LeaseState
+from handfast._protocol.lease import LeaseState
+from handfast._protocol.loss import PLANNED
 from handfast._protocol.outage import OutageBegins, OutageEnds
 
 __all__ = [
@@ -234,12 +235,12 @@ def lost(lease: LeaseState) -> None:
     """
     level = logging.WARNING if lease.callbacks else logging.ERROR
     _renewal.log(
-        logging.DEBUG if lease.loss == EXPIRED and not lease.is_renewed else level,
+        logging.DEBUG if lease.loss is PLANNED else level,
         "lost the lease of %r with fence %d: %s",
         lease.request.name,
         lease.fence,
-        lease.loss,
-        extra={"lock": lease.request.name, "fence": lease.fence, "reason": lease.loss},
+        lease.loss_text,
+        extra={"lock": lease.request.name, "fence": lease.fence, "reason": lease.loss_text},
     )
 
 

@@ -11,6 +11,7 @@ from handfast._engine.effects import Answer
 from handfast._engine.messages import Told, Wanted
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
+from handfast._protocol.loss import Loss, revoked
 from handfast._protocol.outage import OutageWatch
 
 __all__ = ["LossNotifier", "WhenWanted", "heard", "run_lost_callbacks", "run_wanted", "run_wanted_callbacks"]
@@ -24,14 +25,14 @@ class LossNotifier:
         self._events = events
         self._outages = OutageWatch(leases)
 
-    def lose(self, lease: LeaseState, reason: str) -> None:
-        self._leases.lose(lease, reason, monotonic())
+    def lose(self, lease: LeaseState, loss: Loss) -> None:
+        self._leases.lose(lease, loss, monotonic())
         self.notify_lost(lease)
 
     def tell(self, lease: LeaseState, told: Told) -> None:
         """Tell a holder why its lease was taken away, or that it is to end."""
         if not isinstance(told, Wanted):
-            self.lose(lease, told)
+            self.lose(lease, revoked(told))
         elif lease.want(told, monotonic()):
             self._events.wanted(lease, told)
             run_wanted_callbacks(lease)

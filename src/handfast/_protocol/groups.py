@@ -16,6 +16,7 @@ from handfast._engine.calls import Request
 from handfast._engine.messages import Wanted
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast._protocol.loss import Loss
 
 __all__ = ["GroupedAttempt", "GroupedLease"]
 
@@ -74,7 +75,7 @@ class GroupedLease(LeaseState):
         return min(part.ended_at for part in self._parts)
 
     @property
-    def loss(self) -> str | None:  # type: ignore[override]  # as above
+    def loss(self) -> Loss | None:  # type: ignore[override]  # as above
         """Why the first one was lost; None if none was."""
         lost = [part for part in self._parts if part.loss is not None]
         return min(lost, key=lambda part: part.ended_at).loss if lost else None

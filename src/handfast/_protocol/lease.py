@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS
@@ -21,15 +21,9 @@ from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._kinds import MAX_SLOTS
 from handfast._protocol.acquire import Grant, not_replicated, renewed
-
-if TYPE_CHECKING:
-    from handfast.events import LossCause
+from handfast._protocol.loss import CLOSED, EXPIRED, FORKED, PLANNED, RAN_OUT, Loss, gone, preempted
 
 __all__ = [
-    "CLOSED",
-    "EXPIRED",
-    "FORKED",
-    "GONE",
     "RENEWALS_PER_TTL",
     "LeaseState",
     "LeaseTable",
@@ -42,19 +36,8 @@ __all__ = [
 ]
 
 
-EXPIRED = "its ttl ended before it was renewed or released"
-HELD_TOO_LONG = "it was held for max_hold, {:g} s"
 NOT_GIVEN_UP = "it was to be given up, and its holder did not release it in time"
-PREEMPTED = "its holder was asked to end and did not in time: {}"
-FAILED = "its ttl ended before it was renewed or released; the last renewal failed: {}"
 NO_ANSWER = "the server did not answer"
-GONE = "the server no longer had it when it was to be {}"
-CLOSED = "its client was closed, which released it"
-RAN_OUT = "its client was closed, and its ttl has ended since"
-FORKED = "it belongs to the process that this process was forked from"
-
-_EXPIRIES = tuple(one.partition("{")[0] for one in (EXPIRED, HELD_TOO_LONG, NOT_GIVEN_UP, PREEMPTED, FAILED))
-_SERVER_LOST_IT = GONE.partition("{")[0]
 
 RENEWALS_PER_TTL = 3
 """Renewals that fit into one ttl: the first two may fail."""
@@ -142,8 +125,8 @@ class LeaseState:
         self.is_released: bool = False
         """Whether its holder let it go, lost or not. If the server could not be reached, background cleanup releases it
         there."""
-        self.loss: str | None = None
-        """Why it was lost: it expired, was revoked, or the server no longer had it. None unless it was."""
+        self.loss: Loss | None = None
+        """Why it was lost; None unless it was."""
         self.trouble: str | None = None
         """Why the latest renewal was not answered or was refused; None if it was answered."""
         self.callbacks: list[Callable[[], object]] = []
@@ -199,16 +182,23 @@ class LeaseState:
             if self.owner is not None:
                 self.owner.receive(self)
             if now >= self.deadline:
-                failed = self.trouble is not None and self.is_renewed
-                reason = FAILED.format(self.trouble) if failed else EXPIRED
-                if now >= self.ends_at:
-                    held_for = self.request.max_hold
-                    reason = HELD_TOO_LONG.format(held_for) if held_for < inf else NOT_GIVEN_UP
-                    reason = PREEMPTED.format(self.wanted.reason) if self.wanted is not None else reason
-                elif getattr(self.owner, "is_closed", False):
-                    reason = RAN_OUT
-                self.lose(reason, self.deadline)
+                self.lose(self._loss_at_deadline(now), self.deadline)
         return self.loss is not None
+
+    def _loss_at_deadline(self, now: float) -> Loss:
+        if now >= self.ends_at:  # it would have ended then, renewed or not
+            if self.wanted is not None:
+                return preempted(self.wanted.reason)
+            held_for = self.request.max_hold
+            text = f"it was held for max_hold, {held_for:g} s" if held_for < inf else NOT_GIVEN_UP
+            return Loss("expired" if self.is_renewed else "planned", text)
+        if getattr(self.owner, "is_closed", False):
+            return RAN_OUT
+        if not self.is_renewed:
+            return PLANNED
+        if self.trouble is None:
+            return EXPIRED
+        return Loss("expired", f"{EXPIRED.text}; the last renewal failed: {self.trouble}")
 
     @property
     def waited(self) -> float:
@@ -219,9 +209,9 @@ class LeaseState:
         """Return the seconds since its grant, up to its end."""
         return max(0.0, min(now, self.ended_at) - self.acquired_at)
 
-    def lose(self, reason: str, now: float) -> None:
-        """Note that it is lost. The first reason stays."""
-        self.loss = self.loss or reason
+    def lose(self, loss: Loss, now: float) -> None:
+        """Note that it is lost. The first loss stays."""
+        self.loss = self.loss or loss
         self.ended_at = min(self.ended_at, now)
 
     def let_go(self, now: float) -> None:
@@ -245,16 +235,9 @@ class LeaseState:
         return not had_ended
 
     @property
-    def loss_cause(self) -> LossCause:
-        """Why it was lost, in one word."""
-        reason = self.loss or ""
-        if reason.startswith(_SERVER_LOST_IT):
-            return "server"
-        if reason in (CLOSED, RAN_OUT, FORKED):
-            return "closed"
-        if not reason.startswith(_EXPIRIES):
-            return "revoked"
-        return "expired" if self.is_renewed else "planned"
+    def loss_text(self) -> str:
+        """Why it was lost, in words; empty unless it was."""
+        return "" if self.loss is None else self.loss.text
 
     def disown(self, now: float) -> None:
         """Give it up in a forked child, where it is the parent's."""
@@ -414,9 +397,9 @@ class LeaseTable(dict[bytes, LeaseState]):
             lease.lose(CLOSED, now)
         return given_up
 
-    def lose(self, lease: LeaseState, reason: str, now: float) -> None:
+    def lose(self, lease: LeaseState, loss: Loss, now: float) -> None:
         """Remove a lease that the server no longer has."""
-        lease.lose(reason, now)
+        lease.lose(loss, now)
         self._drop(lease)
 
     def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
@@ -437,7 +420,7 @@ class LeaseTable(dict[bytes, LeaseState]):
             lease.shorten(outcome.sent_at, numbers[0])
             lease.renewed(outcome.sent_at, numbers[0])
         elif self.get(lease.token) is lease:
-            self.lose(lease, GONE.format("renewed"), now)
+            self.lose(lease, gone("renewed"), now)
             return Renewal.LOST
         return Renewal.SETTLED
 

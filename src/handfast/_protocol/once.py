@@ -16,7 +16,8 @@ from handfast._engine.once import OnceRequest, Record, read_stored, version_of
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.admin import read_status
 from handfast._protocol.asking import Acted
-from handfast._protocol.lease import GONE, LeaseState
+from handfast._protocol.lease import LeaseState
+from handfast._protocol.loss import gone
 from handfast.errors import LeaseLost, UnknownLayout
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def begin(lease: LeaseState) -> Steps[None]:
     request: OnceRequest = lease.request  # type: ignore[assignment]  # all runs have one
     answer: Answer = yield request.begin(lease.token)
     if answer.fields[0] == b"lost":
-        raise LeaseLost(request.name, lease.fence, GONE.format("begun"))
+        raise LeaseLost(request.name, lease.fence, gone("begun").text)
 
 
 def found(attempt: Attempt, recorded: Found, now: float) -> LeaseState:

@@ -80,7 +80,7 @@ class Watch:
             raise AcquireCancelled(self._request.name)
         for lease in self._held:
             if lease.lost(now):
-                raise LeaseLost(self._request.name, lease.fence, lease.loss or "")
+                raise LeaseLost(self._request.name, lease.fence, lease.loss_text)
         if self._warn_at is None:
             self._warn_at = now + WARN_AFTER_S
             self._refuse_deadlock()

@@ -19,6 +19,7 @@ import redis
 
 from handfast import AcquireTimeout, AsyncHandfast, LeaseLost, ServerRefused
 from handfast._drivers.aio.session import Session
+from handfast._protocol.loss import EXPIRED
 from handfast.embedded import PrivateServer
 from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
 from tests._support.engine import Engine
@@ -39,7 +40,7 @@ async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_
     loop, context = asyncio.get_running_loop(), lease._state.owner
 
     def find(_):
-        loop.call_soon_threadsafe(context.lose, lease._state, "its time was over")
+        loop.call_soon_threadsafe(context.lose, lease._state, EXPIRED)
         time.sleep(0.05)
 
     found = proxy.before(CALLS["renew"], find, times=1)

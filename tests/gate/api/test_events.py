@@ -239,6 +239,16 @@ async def test_a_lease_that_is_held_too_long_has_expired(here, told):
     assert (told[1].cause, lease.lost) == ("expired", True)
 
 
+@pytest.mark.parametrize("grace", [0, SOON_S])
+async def test_a_lease_that_a_later_request_took_is_revoked(here, there, told, grace):
+    """Whether its client hears of that from the server, or the grace ends by its own clock."""
+    lease = await here.lock("a", yields=False).acquire()
+    async with there.lock("a").preempt(grace=grace, reason="a new message"):
+        await ends_of(told, 1)
+    assert (told[-1].cause, told[-1].fence) == ("revoked", lease.fence)
+    assert told[-1].reason == "its holder was asked to end and did not in time: a new message"
+
+
 async def test_a_lease_that_is_dropped_is_lost(here, told):
     with pytest.warns(ResourceWarning):
         await take_and_drop(here)

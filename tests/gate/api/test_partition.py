@@ -237,7 +237,9 @@ async def test_who_does_not_stop_loses_the_lease_before_another_has_the_item(api
             await eventually_async(lambda: log.loads() == {"two": 6})
             taken = {one.name for one in stubborn if one.lost}
             assert {f"a|{item}" for item in log.now} == taken
-            assert all(one.wanted and "did not release it in time" in one._state.loss for one in stubborn if one.lost)
+            assert all(
+                one.wanted and "did not release it in time" in one._state.loss_text for one in stubborn if one.lost
+            )
             let_go.set()
 
 

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from handfast import AsyncHandfast, LeaseLost
+from handfast._protocol.loss import revoked
 from tests._support.cancelling import context_of, settled
 from tests._support.engine import Engine
 from tests._support.helpers import eventually_async, forever
@@ -215,7 +216,7 @@ async def test_when_both_strike_at_once_the_outer_one_is_heard(mine, take, way, 
         (holding,) = context_of(mine).leases.all()
         calls = [
             lambda: timeout.reschedule(loop.time()),
-            lambda: loop.call_soon(context_of(mine).renewer.lose, holding, "the test says so"),
+            lambda: loop.call_soon(context_of(mine).renewer.lose, holding, revoked("the test says so")),
         ]
         for call in calls if first == "timeout" else reversed(calls):
             call()
@@ -352,7 +353,9 @@ async def test_both_lost_at_once_is_the_loss_of_the_outer_one(mine, raw):
     with pytest.raises(LeaseLost, match="outer"):
         async with mine.lock("outer"), mine.lock("inner"):
             for holding in context_of(mine).leases.all():
-                asyncio.get_running_loop().call_soon(context_of(mine).renewer.lose, holding, "the test says so")
+                asyncio.get_running_loop().call_soon(
+                    context_of(mine).renewer.lose, holding, revoked("the test says so")
+                )
             await forever()
     assert clean()
     assert not any(context_of(mine).leases.all())

@@ -19,6 +19,8 @@ from tests._support.helpers import BOUND_S, eventually, eventually_async
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 
+SOON_S = 0.05
+
 
 @pytest.fixture
 def records(caplog):
@@ -106,6 +108,13 @@ async def test_a_lease_without_renewal_that_is_taken_away_is_still_an_error(here
     (record,) = await eventually_async(lambda: records("handfast.renewal"))
     assert record.levelno == logging.ERROR
     assert (record.reason, lease.lost) == ("deploy", True)
+
+
+async def test_a_lease_without_renewal_that_is_held_too_long_is_still_an_error(here, records):
+    lease = await here.lock("a", ttl=60, renew=False, max_hold=SOON_S).acquire()
+    (record,) = await eventually_async(lambda: records("handfast.renewal"))
+    assert record.levelno == logging.ERROR
+    assert (record.reason, lease.lost) == ("it was held for max_hold, 0.05 s", True)
 
 
 # --- handlers, which have a thread of their own

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 import pytest
 
 from handfast import AsyncHandfast
+from handfast._protocol.loss import revoked
 from tests._support.family import until_listening
 from tests._support.helpers import eventually, eventually_async, forever
 
@@ -48,7 +49,7 @@ def test_callbacks_are_called_in_order_by_one_thread_that_ends_with_them(hf, oth
                 lambda number=number: (gate.wait(10), callers.append((number, threading.current_thread())))
             )
     for lease in leases:
-        hf._driver._here.renewer.lose(lease._state, "a test took it")
+        hf._driver._here.renewer.lose(lease._state, revoked("a test took it"))
     gate.set()
     eventually(lambda: len(callers) == 40)
     assert [number for number, _ in callers] == [number for number in range(20) for _ in range(2)]

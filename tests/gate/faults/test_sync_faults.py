@@ -12,6 +12,7 @@ import handfast
 from handfast import AcquireTimeout, Handfast, LeaseLost
 from handfast._drivers.sync import cleanup, driver
 from handfast._protocol.lease import release
+from handfast._protocol.loss import EXPIRED
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually
@@ -49,9 +50,7 @@ def nothing_left(raw, name="a"):
 
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
-    found = proxy.before(
-        CALLS["renew"], lambda _: far._driver._here.renewer.lose(lease._state, "its time was over"), times=1
-    )
+    found = proxy.before(CALLS["renew"], lambda _: far._driver._here.renewer.lose(lease._state, EXPIRED), times=1)
     with pytest.raises(LeaseLost):
         lease.extend(30)
     assert found.spent

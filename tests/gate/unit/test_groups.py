@@ -13,7 +13,8 @@ from handfast._engine.options import LeaseOptions
 from handfast._engine.slots import slot_of_call, slot_of_key
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
-from handfast._protocol.lease import EXPIRED, LeaseState, LeaseTable
+from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._protocol.loss import EXPIRED, revoked
 from handfast._protocol.waiting import HELD_POLL_S, Watch
 
 NAMES = [f"n{number}" for number in range(20)]
@@ -94,10 +95,10 @@ def test_a_lease_of_groups_is_lost_with_the_first_for_its_reason():
     parts = leases(130.0, 131.0, 129.0)
     whole = GroupedLease(request(), parts)
     assert not whole.lost(128.9)
-    parts[1].lose("maintenance", 125.0)
+    parts[1].lose(revoked("maintenance"), 125.0)
     assert whole.lost(140.0)
     assert parts[2].loss == EXPIRED
-    assert whole.loss == "maintenance"
+    assert whole.loss == revoked("maintenance")
     assert whole.lost(140.0)
 
 
@@ -109,7 +110,7 @@ def test_when_one_part_is_lost_none_is_renewed_any_more():
     assert not table
     assert whole.lost(129.5)
     table = table_of(parts)
-    table.lose(parts[0], "maintenance", 126.0)
+    table.lose(parts[0], revoked("maintenance"), 126.0)
     assert not table
 
 

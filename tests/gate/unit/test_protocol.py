@@ -495,7 +495,7 @@ def test_what_is_renewed_ends_when_it_was_held_for_long_enough():
     assert table.due(174.9) == []
     assert not lease.lost(174.999)
     assert lease.lost(175.0)
-    assert lease.loss == "it was held for max_hold, 75 s"
+    assert lease.loss_text == "it was held for max_hold, 75 s"
     assert lease.held_for(300.0) == 75.0
 
 
@@ -513,7 +513,7 @@ def test_an_outage_that_ends_with_that_time_is_not_the_reason():
     lease = LeaseState(permits(max_hold=30.0), TOKEN, Grant(7, 130.0, 30.0))
     lease.trouble = "Connection refused"
     assert lease.lost(130.0)
-    assert lease.loss == "it was held for max_hold, 30 s"
+    assert lease.loss_text == "it was held for max_hold, 30 s"
 
 
 @pytest.mark.parametrize(

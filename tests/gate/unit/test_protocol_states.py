@@ -19,6 +19,7 @@ from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
 from handfast._protocol.acquire import Attempt, Grant, cancel
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal, release
+from handfast._protocol.loss import CLOSED, EXPIRED, revoked
 from handfast._protocol.outage import OutageBegins, OutageEnds, OutageWatch
 from handfast._protocol.retry import CLEANUP_PAUSE_S, MIN_REPLY_S, PAUSES, UNDO_WAIT, Cleanup, Retry, Verdict, time_left
 from tests._support.helpers import performed as perform
@@ -123,9 +124,9 @@ def test_a_lease_that_expires_while_it_is_released_is_lost_and_one_that_was_rele
 
 def test_the_first_reason_of_a_loss_stays():
     one = a_lease()
-    one.lose("revoked", 110.0)
+    one.lose(revoked("INC-4411"), 110.0)
     one.disown(111.0)
-    assert (one.loss, one.is_released) == ("revoked", True)
+    assert (one.loss, one.is_released) == (revoked("INC-4411"), True)
 
 
 # --- the outcome of a renewal
@@ -216,7 +217,7 @@ def test_an_outage_that_no_lease_outlives_has_no_end_and_the_next_one_begins_ane
     watch = OutageWatch(table)
     table.due(120.0)
     assert isinstance(watch.review(120.0), OutageBegins)
-    table.lose(one, "revoked", 121.0)
+    table.lose(one, revoked("INC-4411"), 121.0)
     assert watch.review(121.0) is None
     table[TOKEN] = a_lease()
     table.due(125.0)
@@ -247,7 +248,7 @@ def test_the_reason_of_a_loss_names_the_last_failure_of_its_renewal(renew, failu
     if failure is not None:
         table.note_failure(failure)
     assert table.remove_expired(130.0) == [one]
-    assert one.loss == reason
+    assert one.loss_text == reason
 
 
 def test_a_renewal_that_the_server_has_answered_is_no_part_of_the_reason():
@@ -257,7 +258,7 @@ def test_a_renewal_that_the_server_has_answered_is_no_part_of_the_reason():
     table.note_failure("Connection refused")
     table.settle(one, Answer(112.0, [b"renewed", 30_000_000]), 112.0)
     assert table.remove_expired(142.0) == [one]
-    assert one.loss == "its ttl ended before it was renewed or released"
+    assert one.loss == EXPIRED
 
 
 def test_a_script_that_the_server_forgot_is_no_failure():
@@ -278,7 +279,7 @@ def test_a_lease_is_held_until_its_end(end, held_for):
     if end == "let_go":
         one.let_go(120.0)
     elif end == "lose":
-        one.lose("revoked", 120.0)
+        one.lose(revoked("INC-4411"), 120.0)
     elif end == "release":
         steps = release(one)
         next(steps)
@@ -286,7 +287,7 @@ def test_a_lease_is_held_until_its_end(end, held_for):
             steps.send(Answer(119.5, [b"released", 0]))
     else:
         assert one.lost(150.0)
-    one.lose("again", 160.0)
+    one.lose(CLOSED, 160.0)
     assert one.held_for(170.0) == held_for
 
 

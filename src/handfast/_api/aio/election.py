@@ -181,7 +181,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
 
     def _announce(self, state: LeaseState, why: str = "") -> None:
         """Have observers told of the beginning of a term, or of the end, with the cause."""
-        text = electing.text_of(self._driver.label, self._request.options.value, state.loss or why)
+        text = electing.text_of(self._driver.label, self._request.options.value, state.loss_text or why)
         ends = state.loss is not None or bool(why)
         self._driver.perform_later(state, electing.announce(self._terms, state.fence, text, ends=ends))
 

@@ -42,7 +42,7 @@ class AsyncItemLease(AsyncLease):
         """
         if not (self.lost or self._wanted.is_set()):
             return None
-        return self._state.loss or "the item is assigned to another worker"
+        return self._state.loss_text or "the item is assigned to another worker"
 
     @property
     def wanted_event(self) -> asyncio.Event:

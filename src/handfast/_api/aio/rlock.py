@@ -143,7 +143,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         if hold is None or not hold.is_active:
             return None
         if hold.state.lost(monotonic()):
-            raise LeaseLost(self.name, hold.state.fence, hold.state.loss or "")
+            raise LeaseLost(self.name, hold.state.fence, hold.state.loss_text)
         return AsyncRLease(self._driver, hold.state, self._on_lost, hold, attempt)
 
     def _abandon(self, attempt: Attempt, lease: AsyncRLease | None = None) -> None:

@@ -152,7 +152,7 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
             NotHeld: The lease was released or detached.
         """
         if self.lost:
-            raise LeaseLost(self.name, self.fence, self._state.loss or "")
+            raise LeaseLost(self.name, self.fence, self._state.loss_text)
         if self._released:
             raise NotHeld(self.name)
         if self._state.wanted is not None and self._on_lost == "raise" and self._state.claim_yield():
@@ -296,7 +296,7 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
             raise Preempted(self.name, self.fence, wanted.reason, wanted.by, wanted.grace)
 
     def _report_loss(self) -> None:
-        loss = LeaseLost(self.name, self.fence, self._state.loss or "")
+        loss = LeaseLost(self.name, self.fence, self._state.loss_text)
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=_level_of_user())

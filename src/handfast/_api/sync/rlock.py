@@ -142,7 +142,7 @@ class RLock(Inspectable, Primitive[RLease]):
         if hold is None or not hold.is_active:
             return None
         if hold.state.lost(monotonic()):
-            raise LeaseLost(self.name, hold.state.fence, hold.state.loss or "")
+            raise LeaseLost(self.name, hold.state.fence, hold.state.loss_text)
         return RLease(self._driver, hold.state, self._on_lost, hold, attempt)
 
     def _abandon(self, attempt: Attempt, lease: RLease | None = None) -> None:

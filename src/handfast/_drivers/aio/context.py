@@ -31,6 +31,7 @@ from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription, Told
 from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable, release
+from handfast._protocol.loss import Loss
 from handfast._protocol.retry import UNDO_WAIT
 from handfast.errors import ClientClosed
 
@@ -120,9 +121,9 @@ class Context:
             for session in self._sessions.all():
                 session.receive()
 
-    def lose(self, lease: LeaseState, reason: str) -> None:
+    def lose(self, lease: LeaseState, loss: Loss) -> None:
         """Note from any thread that a lease of this context is lost."""
-        self.leases.lose(lease, reason, monotonic())
+        self.leases.lose(lease, loss, monotonic())
         call_on(self.loop, self.renewer.notify_lost, lease)
 
     @property
@@ -144,7 +145,7 @@ class Context:
             releases = self._give_up() if gives_up else {}
             for lease in releases:
                 if (dispatcher := self.connector.events.dispatcher) is not None:
-                    dispatcher.closed(lease)
+                    dispatcher.lost(lease, lease.loss)
                 run_lost_callbacks(lease)
             await self._settle()
             for lease, released in releases.items():

@@ -23,6 +23,7 @@ from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription, Told
 from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._protocol.loss import Loss
 
 if TYPE_CHECKING:
     from handfast._drivers.sync.primary_watch import PrimaryWatch
@@ -92,7 +93,7 @@ class Context:
         self.receive: Callable[[LeaseState], None] = self.pool.receive
         self.remove: Callable[[LeaseState], None] = self.renewer.remove
         self.perform_later: Callable[[Steps[object]], None] = self.renewer.clean_up
-        self.lose: Callable[[LeaseState, str], None] = self.renewer.lose
+        self.lose: Callable[[LeaseState, Loss], None] = self.renewer.lose
 
     @property
     def is_closed(self) -> bool:

@@ -90,7 +90,7 @@ class Contexts(Driver[SyncConnector]):
         if self._finalizer.detach() is not None:
             for lease in self._here.close(gives_up=self._release_at_exit if release is None else release):
                 if (dispatcher := self.events.dispatcher) is not None:
-                    dispatcher.closed(lease)
+                    dispatcher.lost(lease, lease.loss)
                 run_lost_callbacks(lease)
 
     def disown_parent(self) -> None:

@@ -30,7 +30,8 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Found, Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, try_acquire, undo
 from handfast._protocol.admin import who_is_there
-from handfast._protocol.lease import GONE, LeaseState, downgrade, give_up, number, release, renew
+from handfast._protocol.lease import LeaseState, downgrade, give_up, number, release, renew
+from handfast._protocol.loss import gone
 from handfast._protocol.retry import UNDO_WAIT
 from handfast.arguments import CancelEvent
 from handfast.errors import AcquireCancelled, AcquireTimeout, ClientClosed, NotHeld
@@ -173,7 +174,7 @@ class SyncDriver(Contexts):
             self._report_end(lease)
             raise
         if not released and not lost:
-            lease.owner.lose(lease, GONE.format("released"))
+            lease.owner.lose(lease, gone("released"))
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
@@ -212,7 +213,7 @@ class SyncDriver(Contexts):
             return error is not None
         for part, released in zip(parts, clean_up(context, undos, name), strict=True):
             if released is False:
-                part.owner.lose(part, GONE.format("released"))
+                part.owner.lose(part, gone("released"))
             elif released:
                 self.events.released(part)
             else:
@@ -333,7 +334,7 @@ class SyncDriver(Contexts):
         if (result := run(context, steps, lease.request.name, lease.deadline)) and lease.loss is None:
             return result
         if lease.owner.leases.get(lease.token) is lease:
-            lease.owner.lose(lease, GONE.format(change))
+            lease.owner.lose(lease, gone(change))
         if lease.loss is None:
             raise NotHeld(lease.request.name)
         return False

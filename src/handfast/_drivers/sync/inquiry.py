@@ -9,12 +9,13 @@ from __future__ import annotations
 from handfast._engine.effects import Answer, Call
 from handfast._engine.records import read_action
 from handfast._engine.resp import ErrorReply
-from handfast._protocol.lease import PREEMPTED, LeaseState
+from handfast._protocol.lease import LeaseState
+from handfast._protocol.loss import Loss, preempted, revoked
 
 __all__ = ["Inquiry"]
 
-REASONS = {"force_release": "{}", "preempt": PREEMPTED}
-"""The reasons of losses, by the actions that take leases away."""
+LOSSES = {"force_release": revoked, "preempt": preempted}
+"""How the reason of an action becomes a loss, by the actions that take leases away."""
 
 NOTED = 9
 """The place of the last action in the reply of ``permit_inspect``."""
@@ -38,10 +39,10 @@ class Inquiry:
         """The next question."""
         return self._parts[0].inspect(1)
 
-    def reason(self, outcome: Answer | ErrorReply) -> str | None:
+    def loss(self, outcome: Answer | ErrorReply) -> Loss | None:
         """Take the reply to it. Return why the lease was taken away; None if that is not known of this name."""
         self._parts.pop(0)
         action = None if isinstance(outcome, ErrorReply) else read_action(outcome.fields[NOTED])
-        if action is None or action.what not in REASONS or action.at_us < self.lease.fence:
+        if action is None or action.what not in LOSSES or action.at_us < self.lease.fence:
             return None
-        return REASONS[action.what].format(action.why)
+        return LOSSES[action.what](action.why)

@@ -420,8 +420,8 @@ class Renewer(LossNotifier):
         if isinstance(outcome, ErrorReply) and is_noscript(outcome):
             self._send_inquiry(inquiry, sources=True)
         elif self._leases.get(lease.token) is lease:
-            if (reason := inquiry.reason(outcome)) is not None:
-                self.lose(lease, reason)
+            if (loss := inquiry.loss(outcome)) is not None:
+                self.lose(lease, loss)
             elif inquiry.goes_on:
                 self._send_inquiry(inquiry)
             else:

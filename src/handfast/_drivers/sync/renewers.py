@@ -25,6 +25,7 @@ from handfast._engine.messages import Told
 from handfast._engine.resp import ErrorReply
 from handfast._engine.slots import Node, read_redirection, slot_of_call
 from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._protocol.loss import Loss
 from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
@@ -109,9 +110,9 @@ class Renewers:
         for renewer in list(self._renewers.values()):
             renewer.remove(lease)
 
-    def lose(self, lease: LeaseState, reason: str) -> None:
+    def lose(self, lease: LeaseState, loss: Loss) -> None:
         """Note that a lease is lost."""
-        self._at(self._node_of(lease.renewal)).lose(lease, reason)
+        self._at(self._node_of(lease.renewal)).lose(lease, loss)
         self._leases.pop(lease.token, None)
 
     def clean_up(self, steps: Steps[object]) -> None:
