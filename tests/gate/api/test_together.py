@@ -70,6 +70,12 @@ async def test_what_is_not_free_in_time_gives_the_others_back_and_counts_nothing
     await nothing_is_held(there)
 
 
+async def test_a_try_ends_with_the_first_that_is_not_free(here, there):
+    async with there.semaphore("tenant:7", 1):
+        assert await here.together(here.semaphore("tenant:7", 1), here.lock("job")).try_acquire() is None
+    assert (await there.lock("job").status()).grants == 0
+
+
 async def test_a_limiter_that_admits_no_more_gives_the_leases_back(here, there):
     for _ in range(5):
         await here.limiter("api", "5/min").acquire()

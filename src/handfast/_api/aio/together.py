@@ -25,6 +25,7 @@ from handfast._engine.validate import check_choice, check_int, reply_seconds, wa
 from handfast._naming import name_publicly
 from handfast._objects import AsyncBlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.lease import LeaseState
 from handfast._protocol.limiting import LimitAttempt
 
 # sync only: from handfast._engine.validate import check_cancel
@@ -234,18 +235,12 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         seconds = self._timeout if timeout is None else wait_seconds(timeout)
         attempt, attempts, admitting = self._attempt()
         try:
-            leases: list[AsyncLease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                one.held = [lease._state for lease in leases]
-                lease = part._existing_lease(one, waits=True)
-                lease = lease or part._lease(
-                    await self._driver.acquire(
-                        one,
-                        seconds,
-                        # sync only: cancel,
-                    )
-                )
-                leases.append(lease)
+            leases = await self._take(
+                attempts,
+                lambda one: self._driver.acquire(one, seconds),  # asyncio only
+                # sync only: lambda one: self._driver.acquire(one, seconds, cancel),
+                waits=True,
+            )
             held = AsyncHeld(leases, await self._admitted(admitting, seconds))
             held.check()  # one may have been lost during the wait for the limiter
             return held
@@ -276,16 +271,10 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         seconds = reply_seconds(timeout)
         attempt, attempts, admitting = self._attempt()
         try:
-            leases: list[AsyncLease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                lease = part._existing_lease(one, waits=False)
-                if lease is None:
-                    state = await self._driver.try_acquire(one, seconds)
-                    lease = None if state is None else part._lease(state)
-                if lease is None:
-                    await self._abandon(attempt, attempts)
-                    return None
-                leases.append(lease)
+            leases = await self._take(attempts, lambda one: self._driver.try_acquire(one, seconds), waits=False)
+            if len(leases) < len(attempts):
+                await self._abandon(attempt, attempts)
+                return None
             try:
                 admission = await self._admitted(admitting, 0, seconds)
             except RateLimited as error:
@@ -301,12 +290,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         attempt, attempts, admitting = self._attempt()
         held = None
         try:
-            leases: list[AsyncLease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                one.held = [lease._state for lease in leases]
-                lease = part._existing_lease(one, waits=True)
-                lease = lease or part._lease(await self._driver.acquire(one, self._timeout))
-                leases.append(lease)
+            leases = await self._take(attempts, lambda one: self._driver.acquire(one, self._timeout), waits=True)
             held = AsyncHeld(leases, await self._admitted(admitting, self._timeout))
             held.check()  # as in `acquire`
             return self._blocks.enter(frame, held)
@@ -406,6 +390,21 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         admitting = self._driver.begin(LimitAttempt, self._limiter._request) if self._limiter else None
         parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
         return _Whole([*parts, *([admitting] if admitting else [])]), attempts, admitting
+
+    async def _take(
+        self, attempts: Sequence[Attempt], acquire: Callable[[Attempt], Awaitable[LeaseState | None]], *, waits: bool
+    ) -> list[AsyncLease]:
+        """Acquire one after the other, up to the first that ``acquire`` does not get. The caller gives them back."""
+        leases: list[AsyncLease] = []
+        for part, attempt in zip(self._parts, attempts, strict=True):
+            attempt.held = [lease._state for lease in leases]
+            lease = part._existing_lease(attempt, waits=waits)
+            if lease is None and (state := await acquire(attempt)) is not None:
+                lease = part._lease(state)
+            if lease is None:
+                break
+            leases.append(lease)
+        return leases
 
     async def _admitted(
         self, attempt: LimitAttempt | None, timeout: float | None, reply_s: float | None = None

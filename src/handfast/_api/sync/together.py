@@ -25,6 +25,7 @@ from handfast._engine.validate import check_cancel, check_choice, check_int, rep
 from handfast._naming import name_publicly
 from handfast._objects import BlockOnly, PublicObject
 from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.lease import LeaseState
 from handfast._protocol.limiting import LimitAttempt
 from handfast.arguments import CancelEvent, Duration
 from handfast.errors import AcquireTimeout, QueueFull, RateLimited, Superseded
@@ -229,18 +230,11 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
         seconds = self._timeout if timeout is None else wait_seconds(timeout)
         attempt, attempts, admitting = self._attempt()
         try:
-            leases: list[Lease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                one.held = [lease._state for lease in leases]
-                lease = part._existing_lease(one, waits=True)
-                lease = lease or part._lease(
-                    self._driver.acquire(
-                        one,
-                        seconds,
-                        cancel,
-                    )
-                )
-                leases.append(lease)
+            leases = self._take(
+                attempts,
+                lambda one: self._driver.acquire(one, seconds, cancel),
+                waits=True,
+            )
             held = Held(leases, self._admitted(admitting, seconds))
             held.check()  # one may have been lost during the wait for the limiter
             return held
@@ -271,16 +265,10 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
         seconds = reply_seconds(timeout)
         attempt, attempts, admitting = self._attempt()
         try:
-            leases: list[Lease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                lease = part._existing_lease(one, waits=False)
-                if lease is None:
-                    state = self._driver.try_acquire(one, seconds)
-                    lease = None if state is None else part._lease(state)
-                if lease is None:
-                    self._abandon(attempt, attempts)
-                    return None
-                leases.append(lease)
+            leases = self._take(attempts, lambda one: self._driver.try_acquire(one, seconds), waits=False)
+            if len(leases) < len(attempts):
+                self._abandon(attempt, attempts)
+                return None
             try:
                 admission = self._admitted(admitting, 0, seconds)
             except RateLimited as error:
@@ -296,12 +284,7 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
         attempt, attempts, admitting = self._attempt()
         held = None
         try:
-            leases: list[Lease] = []
-            for part, one in zip(self._parts, attempts, strict=True):
-                one.held = [lease._state for lease in leases]
-                lease = part._existing_lease(one, waits=True)
-                lease = lease or part._lease(self._driver.acquire(one, self._timeout))
-                leases.append(lease)
+            leases = self._take(attempts, lambda one: self._driver.acquire(one, self._timeout), waits=True)
             held = Held(leases, self._admitted(admitting, self._timeout))
             held.check()  # as in `acquire`
             return self._blocks.enter(frame, held)
@@ -399,6 +382,21 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
         admitting = self._driver.begin(LimitAttempt, self._limiter._request) if self._limiter else None
         parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
         return _Whole([*parts, *([admitting] if admitting else [])]), attempts, admitting
+
+    def _take(
+        self, attempts: Sequence[Attempt], acquire: Callable[[Attempt], LeaseState | None], *, waits: bool
+    ) -> list[Lease]:
+        """Acquire one after the other, up to the first that ``acquire`` does not get. The caller gives them back."""
+        leases: list[Lease] = []
+        for part, attempt in zip(self._parts, attempts, strict=True):
+            attempt.held = [lease._state for lease in leases]
+            lease = part._existing_lease(attempt, waits=waits)
+            if lease is None and (state := acquire(attempt)) is not None:
+                lease = part._lease(state)
+            if lease is None:
+                break
+            leases.append(lease)
+        return leases
 
     def _admitted(
         self, attempt: LimitAttempt | None, timeout: float | None, reply_s: float | None = None
