@@ -169,8 +169,8 @@ class Park(NamedTuple):
 class GrantMessage(NamedTuple):
     """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock.
 
-    A lease of 0 only wakes the waiter, which then asks again. Of a limiter, ``fence`` is what is left after the
-    admission, or with a lease of 0 the time from which on it is of use to ask.
+    A lease of 0 only wakes the waiter, which then asks again. The messages of a limiter have this form too, and other
+    numbers: their protocol reads them.
     """
 
     fence: int

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from handfast._engine.effects import Answer, Call, Park, Steps, Waking
+from handfast._engine.effects import Answer, Call, GrantMessage, Park, Steps, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest, read_limits
 from handfast._engine.moments import moment
@@ -81,6 +81,20 @@ class Decision(NamedTuple):
     """Whether it is admitted only because its limiter does not enforce the rates."""
 
 
+class Turn(NamedTuple):
+    """A waiter is the first one now. Times are the server's, in microseconds."""
+
+    fits_us: int
+    """When the call may fit."""
+    sent_us: int
+
+
+def read_message(message: GrantMessage) -> Decision | Turn:
+    """Read a message for a waiter of a limiter, which has the form of a grant."""
+    number, sent_us, is_admitted = message
+    return Decision(True, number) if is_admitted else Turn(number, sent_us)
+
+
 class LimitAttempt(ObjectAttempt):
     """One attempt to be admitted."""
 
@@ -114,10 +128,9 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
         asked_us, attempt.position, due_us, ticket = numbers
         come_at = sent_at + due_us / 1e6
         if come_at < until:
-            waking, come_at = yield from _wait(attempt, sent_at, asked_us, come_at, until)
-            if waking.grant is not None and waking.grant.lease_us:
-                return Decision(True, waking.grant.fence)
-            now = waking.woke_at
+            decision, now, come_at = yield from _wait(attempt, sent_at, asked_us, come_at, until)
+            if decision is not None:
+                return decision
         if come_at >= until or now >= until:
             yield from cancel(attempt)
             return _refused(0, come_at - now)
@@ -280,8 +293,8 @@ def read_status(
 
 def _wait(
     attempt: LimitAttempt, sent_at: float, asked_us: int, come_at: float, until: float
-) -> Steps[tuple[Waking, float]]:
-    """Wait until it is time to ask again, or a message says that the call is admitted. Return also when it may fit."""
+) -> Steps[tuple[Decision | None, float, float]]:
+    """Wait until a message admits the call, or until it is time to ask again. Return also the moment, and when it may fit."""
     position = attempt.position or 0
     delay = TAKEOVER_S + POLL_STAGGER_S * position if position else EARLY_S
     poll_at = come_at + UNHEARD_POLL_S + POLL_STAGGER_S * position
@@ -289,14 +302,14 @@ def _wait(
         park_until = min(until, come_at + delay, sent_at + MAX_POLL_S)
         waking: Waking = yield Park(attempt.token, park_until, None, poll_at)
         woke_at, message, _ = waking
-        if message is None or message.lease_us:
-            return waking, come_at
-        # It has become the first one. Both are lower bounds of that time, unless the server's clock was set in between.
-        told_us = message.fence
-        come_at = min(sent_at + (told_us - asked_us) / 1e6, woke_at + (told_us - message.granted_us) / 1e6)
+        told = None if message is None else read_message(message)
+        if not isinstance(told, Turn):
+            return told, woke_at, come_at
+        # Both are lower bounds of that time, unless the server's clock was set in between.
+        come_at = min(sent_at + (told.fits_us - asked_us) / 1e6, woke_at + (told.fits_us - told.sent_us) / 1e6)
         delay, poll_at = EARLY_S, inf
         if come_at <= woke_at or come_at >= until:
-            return waking, come_at
+            return None, woke_at, come_at
 
 
 def _refused(remaining: int, retry_after: float) -> Decision:

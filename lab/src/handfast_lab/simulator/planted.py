@@ -621,8 +621,8 @@ PLANTED = (
     Planted(
         "a message that calls a waiter counts as an admission",
         "handfast._protocol.limiting",
-        "if waking.grant is not None and waking.grant.lease_us:",
-        "if waking.grant is not None:",
+        "return Decision(True, number) if is_admitted else Turn(number, sent_us)",
+        "return Decision(True, number)",
         "a waiter whose turn it is goes on without an admission",
         kind="limiter",
     ),
