@@ -21,7 +21,7 @@ from handfast._engine.validate import (
 from handfast._kinds import MAX_PERMITS
 from handfast.arguments import Duration
 
-__all__ = ["LeaseOptions", "lease_options"]
+__all__ = ["LeaseOptions", "Waiting", "lease_options", "waiting"]
 
 
 class LeaseOptions(NamedTuple):
@@ -46,27 +46,38 @@ class LeaseOptions(NamedTuple):
     """Whether its holder is interrupted when a later request asks it to end."""
 
 
+class Waiting(NamedTuple):
+    """The options of a request that waits in the queue."""
+
+    timeout: float | None = None
+    max_waiters: int = DEFAULT_MAX_WAITERS
+    head_start_us: int = 0
+
+
+def waiting(timeout: Duration | None, max_waiters: int, head_start: Duration = 0.0) -> Waiting:
+    """Check these options, given to a method of the client. Raises TypeError and ValueError."""
+    max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
+    return Waiting(wait_seconds(timeout), max_waiters, head_start_microseconds(head_start))
+
+
 def lease_options(
     ttl: Duration,
+    waits: Waiting = Waiting(),  # noqa: B008 -- immutable
+    acknowledgement: Acknowledgement | None = None,
     *,
     renew: bool = True,
-    max_waiters: int,
-    timeout: Duration | None,
-    max_hold: Duration | None,
-    at_least: Duration | None = None,
-    acknowledgement: Acknowledgement | None = None,
-    value: str = "",
-    head_start: Duration = 0.0,
     yields: bool = True,
+    max_hold: Duration | None = None,
+    at_least: Duration | None = None,
+    value: str = "",
 ) -> LeaseOptions:
     """Check the options given to a method of the client. Raises TypeError and ValueError."""
     ttl_ms, longest = lease_times(ttl, max_hold)
     at_least_ms = 0 if at_least is None else milliseconds(at_least, "at_least")
     if at_least_ms > longest * 1000:
         raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
-    max_waiters = check_int(max_waiters, "max_waiters", MAX_PERMITS)
-    seconds = wait_seconds(timeout)
-    ahead_us, value = head_start_microseconds(head_start), check_value(value)
+    seconds, max_waiters, ahead_us = waits
+    value = check_value(value)
     return LeaseOptions(
         ttl_ms, renew, max_waiters, seconds, longest, at_least_ms, acknowledgement, value, ahead_us, yields
     )

@@ -39,7 +39,7 @@ from handfast._engine.defaults import (
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
-from handfast._engine.options import LeaseOptions, lease_options
+from handfast._engine.options import LeaseOptions, lease_options, waiting
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_choice,
@@ -275,20 +275,12 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.lock, _args, _options)
-        permits = PermitRequest(
-            KeySet(self._namespace, "lock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                at_least=at_least,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(
+            ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold, at_least=at_least
         )
+        permits = PermitRequest(KeySet(self._namespace, "lock", name), options)
         return AsyncLock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rlock(  # noqa: D417 -- as for `lock`
@@ -325,19 +317,10 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rlock, _args, _options)
-        permits = PermitRequest(
-            KeySet(self._namespace, "lock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold)
+        permits = PermitRequest(KeySet(self._namespace, "lock", name), options)
         return AsyncRLock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost), self._reentrant_holds)
 
     def lock_all(  # noqa: D417 -- as for `lock`
@@ -379,18 +362,10 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
-        request = MultiRequest(
-            places,
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-        )
-        return AsyncLockAll(self._driver, request, check_choice(on_lost, "on_lost", OnLost))
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, max_hold=max_hold)
+        return AsyncLockAll(self._driver, MultiRequest(places, options), check_choice(on_lost, "on_lost", OnLost))
 
     def semaphore(  # noqa: D417 -- as for `lock`
         self,
@@ -431,20 +406,10 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         if _args or _options:
             raise unknown_options(self.semaphore, _args, _options)
         limit = check_int(limit, "limit", MAX_PERMITS)
-        permits = PermitRequest(
-            KeySet(self._namespace, "semaphore", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-            limit=limit,
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold)
+        permits = PermitRequest(KeySet(self._namespace, "semaphore", name), options, limit=limit)
         return AsyncSemaphore(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rwlock(  # noqa: D417 -- as for `lock`
@@ -484,19 +449,10 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rwlock, _args, _options)
-        read = PermitRequest(
-            KeySet(self._namespace, "rwlock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-            limit=MAX_PERMITS,
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, max_hold=max_hold)
+        read = PermitRequest(KeySet(self._namespace, "rwlock", name), options, limit=MAX_PERMITS)
         write = read.with_weight(MAX_PERMITS)
         return AsyncRWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
 
@@ -672,17 +628,10 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
             raise unknown_options(self.election, _args, _options)
         from handfast._api.aio.election import AsyncElection
 
-        permits = PermitRequest(
-            KeySet(self._namespace, "election", name),
-            lease_options(
-                ttl,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-                value=value,
-            ),
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters)
+        options = lease_options(ttl, waits, acknowledgement, max_hold=max_hold, value=value)
+        permits = PermitRequest(KeySet(self._namespace, "election", name), options)
         return AsyncElection(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def group(self, name: str, *, ttl: Duration = DEFAULT_TERM_S, on_lost: OnLost = "raise") -> AsyncGroup:
@@ -708,8 +657,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         from handfast._api.aio.group import AsyncGroup
         from handfast._protocol import grouping
 
-        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None)
-        permits = grouping.request(KeySet(self._namespace, "group", name), options)
+        permits = grouping.request(KeySet(self._namespace, "group", name), lease_options(ttl))
         return AsyncGroup(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def partition(
@@ -752,7 +700,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         from handfast._api.aio.worker import AsyncSettings
         from handfast._protocol import assigning, grouping
 
-        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None, value=value)
+        options = lease_options(ttl, value=value)
         most = None if max_items is None else check_int(max_items, "max_items", assigning.MAX_ITEMS)
         # sync only: if callable(items):
         # sync only:     check_called_here(items)
@@ -869,13 +817,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
         request = OnceRequest(
             KeySet(self._namespace, "once", name),
-            lease_options(
-                ttl,
-                max_waiters=max_waiters,
-                timeout=timeout if waits else 0.0,
-                max_hold=max_hold,
-                head_start=head_start,
-            ),
+            lease_options(ttl, waiting(timeout if waits else 0.0, max_waiters, head_start), max_hold=max_hold),
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,
             pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,

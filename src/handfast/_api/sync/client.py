@@ -38,7 +38,7 @@ from handfast._engine.defaults import (
 )
 from handfast._engine.effects import Acknowledgement
 from handfast._engine.keys import KeySet, check_namespace, empty_channel
-from handfast._engine.options import LeaseOptions, lease_options
+from handfast._engine.options import LeaseOptions, lease_options, waiting
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_choice,
@@ -274,20 +274,12 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.lock, _args, _options)
-        permits = PermitRequest(
-            KeySet(self._namespace, "lock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                at_least=at_least,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(
+            ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold, at_least=at_least
         )
+        permits = PermitRequest(KeySet(self._namespace, "lock", name), options)
         return Lock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rlock(  # noqa: D417 -- as for `lock`
@@ -324,19 +316,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rlock, _args, _options)
-        permits = PermitRequest(
-            KeySet(self._namespace, "lock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold)
+        permits = PermitRequest(KeySet(self._namespace, "lock", name), options)
         return RLock(self._driver, permits, check_choice(on_lost, "on_lost", OnLost), self._reentrant_holds)
 
     def lock_all(  # noqa: D417 -- as for `lock`
@@ -378,18 +361,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
-        request = MultiRequest(
-            places,
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-        )
-        return LockAll(self._driver, request, check_choice(on_lost, "on_lost", OnLost))
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, max_hold=max_hold)
+        return LockAll(self._driver, MultiRequest(places, options), check_choice(on_lost, "on_lost", OnLost))
 
     def semaphore(  # noqa: D417 -- as for `lock`
         self,
@@ -430,20 +405,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
         if _args or _options:
             raise unknown_options(self.semaphore, _args, _options)
         limit = check_int(limit, "limit", MAX_PERMITS)
-        permits = PermitRequest(
-            KeySet(self._namespace, "semaphore", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                yields=yields,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-            limit=limit,
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, yields=yields, max_hold=max_hold)
+        permits = PermitRequest(KeySet(self._namespace, "semaphore", name), options, limit=limit)
         return Semaphore(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def rwlock(  # noqa: D417 -- as for `lock`
@@ -483,19 +448,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.rwlock, _args, _options)
-        read = PermitRequest(
-            KeySet(self._namespace, "rwlock", name),
-            lease_options(
-                ttl,
-                renew=renew,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                head_start=head_start,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-            ),
-            limit=MAX_PERMITS,
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters, head_start)
+        options = lease_options(ttl, waits, acknowledgement, renew=renew, max_hold=max_hold)
+        read = PermitRequest(KeySet(self._namespace, "rwlock", name), options, limit=MAX_PERMITS)
         write = read.with_weight(MAX_PERMITS)
         return RWLock(self._driver, read, write, check_choice(on_lost, "on_lost", OnLost), self._entered_rw_leases)
 
@@ -671,17 +627,10 @@ class Handfast(Operations, BlockOnly, PublicObject):
             raise unknown_options(self.election, _args, _options)
         from handfast._api.sync.election import Election
 
-        permits = PermitRequest(
-            KeySet(self._namespace, "election", name),
-            lease_options(
-                ttl,
-                max_waiters=max_waiters,
-                timeout=timeout,
-                max_hold=max_hold,
-                acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
-                value=value,
-            ),
-        )
+        acknowledgement = self._acknowledgement(min_replicas, replica_timeout, ttl)
+        waits = waiting(timeout, max_waiters)
+        options = lease_options(ttl, waits, acknowledgement, max_hold=max_hold, value=value)
+        permits = PermitRequest(KeySet(self._namespace, "election", name), options)
         return Election(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def group(self, name: str, *, ttl: Duration = DEFAULT_TERM_S, on_lost: OnLost = "raise") -> Group:
@@ -707,8 +656,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
         from handfast._api.sync.group import Group
         from handfast._protocol import grouping
 
-        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None)
-        permits = grouping.request(KeySet(self._namespace, "group", name), options)
+        permits = grouping.request(KeySet(self._namespace, "group", name), lease_options(ttl))
         return Group(self._driver, permits, check_choice(on_lost, "on_lost", OnLost))
 
     def partition(
@@ -751,7 +699,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
         from handfast._api.sync.worker import Settings
         from handfast._protocol import assigning, grouping
 
-        options = lease_options(ttl, max_waiters=DEFAULT_MAX_WAITERS, timeout=None, max_hold=None, value=value)
+        options = lease_options(ttl, value=value)
         most = None if max_items is None else check_int(max_items, "max_items", assigning.MAX_ITEMS)
         if callable(items):
             check_called_here(items)
@@ -868,13 +816,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
         failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
         request = OnceRequest(
             KeySet(self._namespace, "once", name),
-            lease_options(
-                ttl,
-                max_waiters=max_waiters,
-                timeout=timeout if waits else 0.0,
-                max_hold=max_hold,
-                head_start=head_start,
-            ),
+            lease_options(ttl, waiting(timeout if waits else 0.0, max_waiters, head_start), max_hold=max_hold),
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,
             pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,
