@@ -63,46 +63,58 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
     limit = resized or limit or max((record.limit for *_, record in held + queued), default=0)
     holders = []
     for shown, deadline, record in held:
-        # A fence is the time of its grant, or later where the clock was set back.
-        remaining, held_for = (deadline - now_us) / 1e6, max(0, now_us - record.mark) / 1e6
-        exclusive = record.weight >= (resized or record.limit)
-        owner, label, is_all = record.owner, record.label, record.of_several
-        wanted = None if record.wanted_us is None else max(0, record.wanted_us - now_us) / 1e6
-        token, released = shown.removeprefix(RESTED), shown.startswith(RESTED)
-        times = remaining, held_for
         holders.append(
             Holder(
-                token,
-                record.mark,
-                record.weight,
-                *times,
-                label,
-                exclusive,
-                owner,
-                released,
-                is_all,
-                record.value,
-                record.slot,
-                wanted,
-                record.ttl_ms / 1000,
+                token=shown.removeprefix(RESTED),
+                # A fence is the time of its grant, or later where the clock was set back.
+                fence=record.mark,
+                weight=record.weight,
+                remaining=(deadline - now_us) / 1e6,
+                held_for=max(0, now_us - record.mark) / 1e6,
+                label=record.label,
+                exclusive=record.weight >= (resized or record.limit),
+                owner=record.owner,
+                released=shown.startswith(RESTED),
+                lock_all=record.of_several,
+                value=record.value,
+                slot=record.slot,
+                wanted=None if record.wanted_us is None else max(0, record.wanted_us - now_us) / 1e6,
+                ttl=record.ttl_ms / 1000,
             )
         )
     waiters = []
     for position, (token, ticket, record) in enumerate(queued):
-        waited_for, exclusive = (
-            max(0, now_us - ticket - record.ahead_us) / 1e6,
-            record.weight >= (resized or record.limit),
+        waiters.append(
+            Waiter(
+                token=token,
+                weight=record.weight,
+                position=position,
+                waited_for=max(0, now_us - ticket - record.ahead_us) / 1e6,
+                label=record.label,
+                exclusive=record.weight >= (resized or record.limit),
+                owner=record.owner,
+                lock_all=record.of_several,
+                value=record.value,
+                head_start=record.ahead_us / 1e6,
+                silent_for=max(0.0, WAIT_MS / 1000 - (record.mark - now_us) / 1e6) if record.mark else 0.0,
+            )
         )
-        owner, label, is_all, ahead = record.owner, record.label, record.of_several, record.ahead_us / 1e6
-        silent_for = max(0.0, WAIT_MS / 1000 - (record.mark - now_us) / 1e6) if record.mark else 0.0
-        common = owner, is_all, record.value, ahead, silent_for
-        waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, *common))
     held_now = limit if used < 0 else min(limit, used)
-    free = 0 if on_hold is not None else limit - held_now
-    waited, last = waited_us / 1e6, last_action(noted)
-    ago = max(0, now_us - fence) / 1e6 if fence else None
-    rows = tuple(holders), tuple(waiters)
-    return LockStatus(*rows, fence, holding, waiting, limit, free, grants, waited, last, ago, on_hold, held_now)
+    return LockStatus(
+        holders=tuple(holders),
+        waiters=tuple(waiters),
+        fence=fence,
+        holding=holding,
+        waiting=waiting,
+        limit=limit,
+        free=0 if on_hold is not None else limit - held_now,
+        grants=grants,
+        waited=waited_us / 1e6,
+        last=last_action(noted),
+        granted_ago=max(0, now_us - fence) / 1e6 if fence else None,
+        hold=on_hold,
+        held=held_now,
+    )
 
 
 def _hold(record: Record, now_us: int) -> Hold:
