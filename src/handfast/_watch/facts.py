@@ -70,6 +70,8 @@ class Column(NamedTuple):
     """Whether its cells may be shortened; else they are figures, aligned to the right."""
     is_word: bool = False
     """Whether its cells are words that are never shortened."""
+    shows: Literal["", "name", "held", "waits"] = ""
+    """What its cells say, where that may be worth a color."""
     is_extra: bool = False
     """Whether it is shown only where idle names are, too."""
 

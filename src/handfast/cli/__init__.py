@@ -28,7 +28,10 @@ IO_ERROR = 74
 """Exit code of a command that lost its lease while it ran, or could not write its token (EX_IOERR of sysexits.h)."""
 
 if click is not None:
+    from handfast.cli.program import show_usage_error
+
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
+    click.UsageError.show = show_usage_error  # type: ignore[assignment, method-assign]
 
 TASKS = {
     "Run a command": {
@@ -146,6 +149,7 @@ EPILOG = """
 Environment:
   HANDFAST_URL  URL of the server: redis://localhost:6379/0, or embedded:
   REDIS_URL     used if HANDFAST_URL is not set
+  NO_COLOR      no colors on a terminal
 
 `handfast COMMAND --help` describes a command and its exit codes.
 """
@@ -194,7 +198,7 @@ def _group() -> click.Group:
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
             first = max(map(len, helps := _helps()))
             sections = {task: list(commands) for task, commands in TASKS.items()}
-            for task, names in (sections | {"Of other packages": sorted(_plugins())}).items():
+            for task, names in (sections | {"In other packages": sorted(_plugins())}).items():
                 if names:
                     with formatter.section(task):
                         formatter.write_dl([(name.ljust(first), helps[name]) for name in names])

@@ -13,6 +13,7 @@ from handfast._kinds import KINDS
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, redis_client, unreachable
 from handfast.cli.primitives import parse_uses
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast.acl import Rights
@@ -202,16 +203,16 @@ def _check(url: str, rights: Rights) -> int:
             missing = missing_rights(client, rights)
             user = client.get_connection_kwargs().get("username") or "default"
     except ValueError as error:
-        click.echo(f"handfast: {error}", err=True)
+        say(str(error))
         return USAGE
     except (HandfastError, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error, url)}", err=True)
+        say(unreachable(error, url))
         return UNAVAILABLE
     if missing:
         click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, *missing))))
         rest = ", and check again: without +eval and +evalsha it can't be asked what else is missing"
         said = rest if {"+eval", "+evalsha"} & {*missing} else ""
-        click.echo(f"handfast: {user!r} lacks rights; run this line as an operator to grant them{said}", err=True)
+        say(f"{user!r} lacks rights; run this line as an operator to grant them{said}")
         return MISSING
-    click.echo(f"handfast: {user!r} has all these rights", err=True)
+    say(f"{user!r} has all these rights")
     return 0

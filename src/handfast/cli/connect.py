@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ import click
 from handfast._engine.defaults import EMBEDDED, NULL
 from handfast._engine.validate import encode_name
 from handfast.cli import UNAVAILABLE
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     import redis
@@ -27,6 +29,9 @@ __all__ = [
 
 
 T = TypeVar("T")
+
+_REDIS_PY = re.compile(r"Error -?[0-9]+ connecting to \S+\. ([A-Z])([^.]*)\.")
+"""Matches what redis-py says of a server that the message has named already."""
 
 
 def parse_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -80,9 +85,9 @@ def server_options(command: Callable[..., T]) -> Callable[..., T]:
 def server_url(named: str) -> str:
     """Return the URL of the server that the options name, for a client of ours. Say so where it is no server of theirs."""
     if named == NULL:
-        click.echo(f"handfast: {NULL} is no server, so nothing is coordinated", err=True)
+        say(f"{NULL} is no server, so nothing is coordinated")
     if named == EMBEDDED:
-        click.echo("handfast: using the embedded server, which only your processes on this machine share", err=True)
+        say("using the embedded server, which only your processes on this machine share")
     return named
 
 
@@ -123,4 +128,4 @@ def unreachable(error: Exception, named: str | None = None) -> str:
         connector = SyncConnector.of(named)
         if connector is not None:
             connector.blame(error)
-    return str(error)
+    return _REDIS_PY.sub(lambda found: found[1].lower() + found[2], str(error))

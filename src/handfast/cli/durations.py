@@ -10,7 +10,7 @@ import click
 
 from handfast._engine.validate import head_start_microseconds, milliseconds
 
-__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "period", "span"]
+__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "parse_length", "period", "span"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +31,13 @@ def parse_duration(_ctx: click.Context | None, _param: click.Parameter | None, v
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return seconds
+
+
+def parse_length(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
+    """Return the seconds of an option that is needed."""
+    if value is None:
+        raise click.UsageError(f"Missing option {param.opts[0]!r}, such as {param.opts[0]} 1h.", ctx)
+    return parse_duration(ctx, param, value) or 0.0
 
 
 def _seconds(text: str) -> float:

@@ -6,10 +6,12 @@ The program and its arguments come after ``--``. Exit codes are those of ``sysex
 from __future__ import annotations
 
 import contextlib
+import shutil
+import sys
 
 import click
 
-__all__ = ["BUSY", "ProgramCommand", "refuse_to_run", "say"]
+__all__ = ["BUSY", "ProgramCommand", "refuse_to_run", "say", "show_usage_error"]
 
 BUSY = 75
 """Exit code if the turn did not come in the time allowed (EX_TEMPFAIL of sysexits.h)."""
@@ -55,9 +57,24 @@ class ProgramCommand(click.Command):
 
 
 def say(message: str) -> None:
-    """Write a message to standard error; a closed standard error is ignored."""
-    with contextlib.suppress(OSError):
-        click.echo(f"handfast: {message}", err=True)
+    """Write a message to standard error, wrapped between words for a terminal; a closed standard error is ignored."""
+    text = f"handfast: {message}"
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed by the program
+        if sys.stderr is not None and sys.stderr.isatty():
+            from handfast.cli.colors import RED, colored, wrapped
+
+            head, *more = wrapped(text, shutil.get_terminal_size().columns, indent=2)
+            prefix, _, rest = head.partition(" ")
+            text = "\n".join([f"{colored(prefix, RED, sys.stderr)} {rest}", *more])
+        click.echo(text, err=True)
+
+
+def show_usage_error(error: click.UsageError, _file: object = None) -> None:
+    """Write an error of wrong usage as all other messages are written, with the usage before it."""
+    if (ctx := error.ctx) is not None:
+        hint = f"Try '{ctx.command_path} {ctx.help_option_names[-1]}' for help.\n" if ctx.help_option_names else ""
+        click.echo(f"{ctx.get_usage()}\n{hint}", err=True)
+    say(error.format_message())
 
 
 def refuse_to_run(program: str, error: OSError) -> int:

@@ -266,7 +266,7 @@ def test_a_broken_promise_is_shown_and_gives_1(monkeypatch, server, acts, code, 
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "reason"), [("unix:///nowhere/s", 69, "handfast: .*Error"), ("nonsense", 64, "Error: .* scheme")]
+    ("url", "code", "reason"), [("unix:///nowhere/s", 69, "handfast: .*Error"), ("nonsense", 64, "handfast: .* scheme")]
 )
 def test_an_unreachable_server_is_reported_in_one_line(url, code, reason):
     result = CliRunner().invoke(command, ["--url", url])

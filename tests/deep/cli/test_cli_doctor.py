@@ -38,7 +38,7 @@ def test_it_says_what_is_good_and_what_to_do_about_the_rest(own):
         "FAIL  maxmemory-policy is allkeys-lru: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
     )
     assert at == 0, "the worst comes first"
-    assert lines[at + 1] == "      let a full server refuse writes instead: CONFIG SET maxmemory-policy noeviction"
+    assert lines[at + 1] == "    → let a full server refuse writes instead: CONFIG SET maxmemory-policy noeviction"
     own.admin.config_set("maxmemory-policy", "noeviction")
     assert [call(own.url, *words)[0] for words in ([], ["--strict"])] == [0, 1]
 

@@ -36,7 +36,7 @@ def test_what_was_done_once_is_shown_forgotten_and_done_again(call, hf):
     once = hf.once("nightly")
     assert once.run(lambda: 1) == 1
     shown = call(show.command, "nightly")
-    assert re.match(r"once nightly\n  done \d+\.\ds ago\n  1 grant, ", shown.stdout)
+    assert re.match(r"once nightly\n  done \d+\.\ds ago\n  1 grant; ", shown.stdout)
     assert json.loads(call(show.command, "nightly", "--json").stdout)["recorded"]["state"] == "done"
     asks = call(forget.command, "nightly", "--reason", "bad data")
     assert (asks.exit_code, "confirm with --yes" in asks.stderr) == (64, True)

@@ -32,6 +32,7 @@ def test_long_lines_are_broken_between_words_for_a_terminal_only(most):
     found = [ServerFinding("warning", "eviction", "some words that are many " * 5, "do this", "CONFIG SET x y")]
     lines = list(words.diagnosis(found, most))
     assert lines[0].startswith("WARN  some words")
-    assert all(line.startswith(" " * 6) for line in lines[1:])
+    assert all(line.startswith((" " * 6, "    → ")) for line in lines[1:])
+    assert sum(line.startswith("    → do this:") for line in lines) == 1
     assert most is not None or len(lines) == 2
     assert most is None or all(cell_len(line) <= most for line in lines)

@@ -49,6 +49,7 @@ def test_the_commands_are_listed_without_importing_them(words, variables):
         "handfast._version",
         "handfast.arguments",
         "handfast.cli",
+        "handfast.cli.program",
         "handfast.errors",
     }
 
@@ -98,7 +99,7 @@ def test_what_others_call_a_command_is_none_of_ours():
     assert set(cli.INSTEAD.values()) <= set(COMMANDS)
     assert not cli.INSTEAD.keys() & COMMANDS.keys()
     unlike = CliRunner().invoke(cli._group(), ["xyzzy"])
-    assert (unlike.exit_code, unlike.stderr.splitlines()[-1]) == (64, "Error: There is no command 'xyzzy'.")
+    assert (unlike.exit_code, unlike.stderr.splitlines()[-1]) == (64, "handfast: There is no command 'xyzzy'.")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

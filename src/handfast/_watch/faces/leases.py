@@ -8,11 +8,27 @@ from typing import Any, ClassVar
 from handfast._engine.moments import microseconds
 from handfast._engine.validate import MAX_HEAD_START_S
 from handfast._watch.faces.face import Act, Face, action_object
-from handfast._watch.facts import Column, Facts, Label, Length, Moment, Period, Seen, Sentence, Stop, joined, waits
+from handfast._watch.facts import (
+    Column,
+    Facts,
+    Label,
+    Length,
+    Moment,
+    Period,
+    Seen,
+    Sentence,
+    Stop,
+    count_of,
+    joined,
+    waits,
+)
 from handfast._watch.thresholds import LATE_SHARE, SILENT_S
 from handfast.records import Hold, Holder, LockStatus, Waiter
 
 __all__ = ["LeaseFace", "hold_version", "standing"]
+
+LEAST_MEAN_S = 0.05
+"""A shorter mean wait is none."""
 
 
 class LeaseFace(Face[LockStatus]):
@@ -23,10 +39,12 @@ class LeaseFace(Face[LockStatus]):
     acts: ClassVar[tuple[Act, ...]] = ("release", "hold")
     has_leases: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("NAME", is_flexible=True),
+        Column("NAME", is_flexible=True, shows="name"),
         Column("KIND", is_word=True),
         Column("HELD BY", is_flexible=True),
-        *map(Column, ("HELD", "ENDS IN", "QUEUE", "WAITED")),
+        Column("HELD", shows="held"),
+        *map(Column, ("ENDS IN", "QUEUE")),
+        Column("WAITED", shows="waits"),
         Column("LAST USED", is_extra=True),
     )
 
@@ -126,11 +144,13 @@ class LeaseFace(Face[LockStatus]):
             until = f", until {stop.clock}, by "
             yield "on hold for ", Moment(stop.until), until, Label(stop.by), ": ", Label(stop.why)
         if facts.grants:
-            grants = f"{facts.grants:,} grant{'s' * (facts.grants != 1)}, "
-            latest = (
-                () if facts.holding or facts.granted_at is None else ("; the latest ", Moment(facts.granted_at), " ago")
-            )
-            yield grants, Length(facts.waited / facts.grants), " mean wait", *latest
+            mean = facts.waited / facts.grants
+            said: Sentence = (count_of(facts.grants, "grant"),)
+            if mean >= LEAST_MEAN_S:
+                said = (*said, ", ", Length(mean), " mean wait")
+            if not facts.holding and facts.granted_at is not None:
+                said = (*said, "; the latest ", Moment(facts.granted_at), " ago")
+            yield said
         yield from _circles(facts)
 
     def role(self, one: Holder | Waiter) -> str:

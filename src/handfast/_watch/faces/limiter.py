@@ -25,7 +25,7 @@ class LimiterFace(Face[LimiterStatus]):
     acts: ClassVar[tuple[Act, ...]] = ("pause",)
     has_rates: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("LIMITER", is_flexible=True),
+        Column("LIMITER", is_flexible=True, shows="name"),
         Column("USED", is_flexible=True),
         *map(Column, ("QUEUE", "WAITED", "PAUSED")),
     )

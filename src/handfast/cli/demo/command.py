@@ -8,6 +8,7 @@ import sys
 import click
 
 from handfast.cli.connect import UNAVAILABLE, unreachable
+from handfast.cli.program import say
 
 __all__ = ["command"]
 
@@ -68,8 +69,8 @@ def command(ctx: click.Context, url: str | None, processes: int, seconds: float,
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     except ImportError as error:  # the page's
-        click.echo(f"handfast: {error}", err=True)
+        say(str(error))
         ctx.exit(UNAVAILABLE)
     except (HandfastError, RedisError) as error:
-        click.echo(f"handfast: {unreachable(error, url)}", err=True)
+        say(unreachable(error, url))
         ctx.exit(UNAVAILABLE)

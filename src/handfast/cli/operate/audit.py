@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from handfast._drivers.failures import OWN_ERRORS
+from handfast.cli.colors import wrapped
 from handfast.cli.connect import namespace_option, server_options
 from handfast.cli.durations import parse_duration, span
 from handfast.cli.operate.looking import NOTHING, connected, json_option
@@ -24,6 +25,9 @@ __all__ = ["command"]
 
 MOST = 10_000
 """How many entries the server keeps, about."""
+
+STAMP = "2026-11-28 03:00:00  "
+"""The length of a time, under which the rest of an entry is wrapped."""
 
 EVERY_S = 1.0
 """How often --follow looks, in seconds."""
@@ -78,11 +82,12 @@ def command(
                 fields = asdict(entry) | {"at": entry.at.isoformat()}
                 click.echo(objects.dumped({"namespace": namespace, **fields}))
             else:
-                click.echo(table.printable(_line(entry)))
+                for line in wrapped(table.printable(_line(entry)), table.width(), indent=len(STAMP)):
+                    click.echo(line)
     if follow:
         ctx.exit(0)
     if not shown:
-        click.echo("handfast: no operator has done anything" + (" since then" if since else ""), err=True)
+        say("no operator has done anything" + (" since then" if since else ""))
     ctx.exit(0 if shown else NOTHING)
 
 

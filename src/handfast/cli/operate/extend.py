@@ -9,6 +9,7 @@ from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration
 from handfast.cli.operate.looking import HELD_KINDS, NOTHING, connected
 from handfast.cli.operate.tokens import held_by, token_option
+from handfast.cli.program import say
 
 __all__ = ["command"]
 
@@ -44,5 +45,5 @@ def command(
     """
     with connected(url, namespace=namespace) as client:
         if held_by(client, name, token, kind, ttl) is None:
-            click.echo(f"handfast: the lease of {name!r} has ended", err=True)
+            say(f"the lease of {name!r} has ended")
             ctx.exit(NOTHING)

@@ -17,6 +17,7 @@ from handfast.cli.operate.looking import (
     reason_option,
     tell_unaudited,
 )
+from handfast.cli.program import say
 
 __all__ = ["command"]
 
@@ -62,7 +63,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         name = found.shown
         version = found.version(client)  # before what is shown: what is recorded in between is not forgotten
         if not version:
-            click.echo(f"handfast: of {given['kind']} {name!r} nothing is recorded", err=True)
+            say(f"of {given['kind']} {name!r} nothing is recorded")
             ctx.exit(NOTHING)
         click.echo(table.printable(f"{given['kind']} {name!r}: {found.state(client)}"), err=True)
         if not given["yes"]:
@@ -70,7 +71,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         try:
             done = found.forget(client, reason=given["reason"], version=version)
         except ValueError as error:
-            click.echo(f"handfast: {table.printable(str(error))}", err=True)
+            say(table.printable(str(error)))
             ctx.exit(NOTHING)
     tell_unaudited(done.unaudited)
     click.echo(f"{given['kind']} {name!r} is forgotten: the next one does it again")

@@ -10,7 +10,7 @@ import click
 
 from handfast.arguments import HeldKind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.durations import parse_duration_or_zero, parse_length
 from handfast.cli.operate.looking import (
     NOTHING,
     connected,
@@ -21,6 +21,7 @@ from handfast.cli.operate.looking import (
     reason_option,
     tell_unaudited,
 )
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast, Hold
@@ -46,7 +47,7 @@ _kind = click.option("--kind", type=KINDS, default="lock", show_default=True, he
 
 @click.command("hold", epilog=EPILOG.format("NAME is on hold", "a pattern matches no name"))
 @_name
-@click.option("--for", "duration", callback=parse_duration, metavar="TIME", required=True, help="How long.")
+@click.option("--for", "duration", callback=parse_length, metavar="TIME", help="How long.  [required]")
 @reason_option(required=True, help="Why: for those who wait, and for `handfast show`.")
 @_kind
 @click.option("--now", is_flag=True, help="Ask the holders to end, and take their leases if they do not.")
@@ -134,14 +135,14 @@ def unhold(ctx: click.Context, /, **given: Any) -> None:
                 done = found.unhold(client, reason=given["reason"])
             except ValueError as error:
                 changed += 1
-                click.echo(f"handfast: {given['kind']} {name!r}: {table.printable(str(error))}", err=True)
+                say(f"{given['kind']} {name!r}: {table.printable(str(error))}")
                 continue
             tell_unaudited(done.unaudited)
             if done.taken:
                 count += 1
                 click.echo(f"{given['kind']} {name!r} is on hold no more; it was {table.printable(done.ended)}")
     if not count and not changed:
-        click.echo(f"handfast: {given['name']!r} is not on hold", err=True)
+        say(f"{given['name']!r} is not on hold")
     ctx.exit(0 if count and not changed else NOTHING)
 
 
@@ -155,7 +156,7 @@ def _names(ctx: click.Context, client: Handfast, given: dict[str, Any]) -> list[
         return [given["name"]]
     names = sorted(one.name for one in client.names(given["name"], kinds=[given["kind"]]))
     if not names:
-        click.echo(f"handfast: no {given['kind']} is known that matches {given['name']!r}", err=True)
+        say(f"no {given['kind']} is known that matches {given['name']!r}")
         ctx.exit(NOTHING)
     return names
 

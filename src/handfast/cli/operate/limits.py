@@ -9,7 +9,7 @@ import click
 
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S, ROUNDED_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, span
+from handfast.cli.durations import parse_length, span
 from handfast.cli.operate.looking import (
     NOTHING,
     connected,
@@ -20,6 +20,7 @@ from handfast.cli.operate.looking import (
     reason_option,
     tell_unaudited,
 )
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast, Limiter
@@ -53,7 +54,7 @@ _reason = reason_option(required=True, help="Why: for `handfast audit`.")
 
 @click.command("pause", epilog=EPILOG)
 @_options
-@click.option("--for", "duration", callback=parse_duration, metavar="TIME", required=True, help="How long.")
+@click.option("--for", "duration", callback=parse_length, metavar="TIME", help="How long.  [required]")
 def pause(**given: Any) -> None:
     """Admit no one to the limiter NAME for a while.
 
@@ -82,10 +83,10 @@ def resume(ctx: click.Context, /, **given: Any) -> None:
         try:
             done = found.resume(client, reason=given["reason"])
         except ValueError as error:
-            click.echo(f"handfast: limiter {found.shown!r}: {table.printable(str(error))}", err=True)
+            say(f"limiter {found.shown!r}: {table.printable(str(error))}")
             ctx.exit(NOTHING)
     if not done.taken:
-        click.echo(f"handfast: limiter {found.shown!r} is not paused", err=True)
+        say(f"limiter {found.shown!r} is not paused")
         ctx.exit(NOTHING)
     tell_unaudited(done.unaudited)
     click.echo(f"limiter {found.shown!r} is paused no more; it was {table.printable(done.ended)}")

@@ -16,6 +16,7 @@ from handfast._engine.validate import check_reason
 from handfast._kinds import KINDS as ALL_KINDS
 from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -99,7 +100,7 @@ def note(client: Handfast, what: str, name: str, **fields: Any) -> None:
 def tell_unaudited(failure: str) -> None:
     """Say on standard error why an act that is done has no entry in the audit; nothing if it has one."""
     if failure:
-        click.echo(f"handfast: done, but {failure}", err=True)
+        say(f"done, but {failure}")
 
 
 @contextlib.contextmanager
@@ -115,7 +116,7 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except (HandfastError, RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error, url)}", err=True)
+        say(unreachable(error, url))
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 

@@ -14,6 +14,7 @@ from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
 from handfast.cli.durations import parse_duration
 from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast, NameStatus, UnknownLayout
@@ -74,12 +75,12 @@ def command(ctx: click.Context, /, *, watch: float | None, url: str, namespace: 
     for line in lines:
         click.echo(line)
     if refused is not None:
-        click.echo(f"handfast: {refused}", err=True)
+        say(str(refused))
         ctx.exit(UNAVAILABLE)
     if not lines:
         on_hold, waiting, idle = (wanted[name] for name in ("on_hold", "waiting", "idle"))
         words = "on hold" if on_hold else "waited for" if waiting else "known" if idle else "held or waited for"
-        click.echo(f"handfast: no name is {words}", err=True)
+        say(f"no name is {words}")
     ctx.exit(0 if lines else NOTHING)
 
 
@@ -103,7 +104,7 @@ def _watch(client: Handfast, namespace: str, seconds: float, wanted: dict[str, A
             for line in lines:
                 click.echo(line)
             if problem is not None:
-                click.echo(f"handfast: {problem}", err=True)
+                say(str(problem))
             if not (is_screen or wanted["as_json"]):
                 click.echo()
             sys.stdout.flush()

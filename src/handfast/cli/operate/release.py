@@ -23,6 +23,7 @@ from handfast.cli.operate.looking import (
     tell_unaudited,
 )
 from handfast.cli.operate.tokens import held_by, token_option
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast
@@ -76,7 +77,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         with connected(given["url"], namespace=given["namespace"]) as client:
             lease = held_by(client, given["name"], given["token"], given["kind"], DEFAULT_TTL_S)
             if lease is None or not lease.release():
-                click.echo(f"handfast: the lease of {given['name']!r} has ended", err=True)
+                say(f"the lease of {given['name']!r} has ended")
                 ctx.exit(NOTHING)
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
@@ -94,7 +95,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     elif count:
         click.echo(f"released {found.kind} {found.name!r}: {_leases(count)} taken, up to fence {fence}{_next(after)}")
     if not count:
-        click.echo(f"handfast: nothing was taken: {found.name!r} has no lease up to fence {fence}", err=True)
+        say(f"nothing was taken: {found.name!r} has no lease up to fence {fence}")
     ctx.exit(0 if count else NOTHING)
 
 
@@ -102,7 +103,7 @@ def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) ->
     """Return what is held under a name."""
     found = [one for one in held(client, name, kind) if one.facts.holding]
     if not found:
-        click.echo(f"handfast: {name!r} is not held", err=True)
+        say(f"{name!r} is not held")
         ctx.exit(NOTHING)
     if len(found) > 1:
         kinds = " and ".join(one.kind for one in found)

@@ -11,6 +11,7 @@ import click
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.operate.looking import KINDS, LISTED, NOTHING, connected, json_option
+from handfast.cli.program import say
 
 if TYPE_CHECKING:
     from handfast import Handfast, NameStatus
@@ -71,7 +72,7 @@ def command(
         for line in words.described(one, most, whole_queue=whole_queue):
             click.echo(line)
     if not found:
-        click.echo(f"handfast: the server does not know {name!r}: it was not used in the last hour", err=True)
+        say(f"the server does not know {name!r}: it was not used in the last hour")
     ctx.exit(0 if found else NOTHING)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
+
+from handfast.cli.colors import DIM, colored, has_color
 
 __all__ = ["fitted", "lines", "printable", "width"]
 
@@ -21,7 +24,13 @@ def width() -> int | None:
 
 
 def lines(
-    rows: Sequence[Sequence[str]], most: int | None, *, flexible: Sequence[int], right: Sequence[int], indent: str = ""
+    rows: Sequence[Sequence[str]],
+    most: int | None,
+    *,
+    flexible: Sequence[int],
+    right: Sequence[int],
+    indent: str = "",
+    styles: Mapping[tuple[int, int], str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the rows of a table, the first of which is its head.
 
@@ -31,6 +40,7 @@ def lines(
         flexible: The columns whose cells may be shortened, by their places.
         right: The columns that are aligned to the right.
         indent: What every line begins with.
+        styles: By row and column, how a cell is drawn on a terminal with colors. The head is dim.
     """
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     while most is not None and cell_len(indent) + sum(widths) + len(GAP) * (len(widths) - 1) > most:
@@ -38,11 +48,17 @@ def lines(
         if widths[widest] <= LEAST:
             break
         widths[widest] -= 1
-    for row in rows:
-        cells = (
+    has_styles = has_color()
+    for number, row in enumerate(rows):
+        cells = [
             fitted(cell, size).rjust(size) if place in right else set_cell_size(fitted(cell, size), size)
             for place, (cell, size) in enumerate(zip(row, widths, strict=True))
-        )
+        ]
+        cells[-1] = cells[-1].rstrip()
+        if has_styles:
+            cells = [
+                colored(cell, styles.get((number, place), "") if number else DIM) for place, cell in enumerate(cells)
+            ]
         yield (indent + GAP.join(cells)).rstrip()
 
 

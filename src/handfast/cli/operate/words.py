@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from handfast._watch.faces.leases import standing
 from handfast._watch.facts import Column, Label, Length, Moment, Period, Sentence
 from handfast._watch.rows import Row
+from handfast._watch.thresholds import SILENT_S
+from handfast.cli.colors import BOLD, DIM, GREEN, RED, YELLOW, colored, wrapped
 from handfast.cli.durations import period, span
 from handfast.cli.operate.table import fitted, lines, printable
 from handfast.records import Holder, OperatorAction, ServerFinding, Waiter
@@ -21,7 +22,10 @@ QUEUE_SHOWN = 10
 LISTED = 10
 """Texts of a list that `described` shows in a line."""
 
-SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
+SEVERITIES = {"failure": ("FAIL", RED), "warning": ("WARN", YELLOW), "info": ("info", DIM), "ok": ("ok", GREEN)}
+"""How a finding is marked, the worst first."""
+
+LEVELS = {None: "", "warning": YELLOW, "urgent": RED}
 
 
 def text_of(said: Sentence, now: float) -> str:
@@ -59,15 +63,22 @@ def summary(rows: Sequence[Row], most: int | None, *, last_used: bool) -> Iterat
         right = [at for at in range(len(shown)) if at not in {*flexible, *words}]
         if number:
             yield ""
-        yield from lines(cells, most, flexible=flexible, right=right)
+        styles = dict[tuple[int, int], str]()
+        for line, row in enumerate(tables[columns], 1):
+            levels = {"name": "", "held": LEVELS[row.held_level(row.at)], "waits": LEVELS[row.wait_level(row.at)]}
+            levels["name"] = BOLD if row.facts.waiting else ""
+            styles |= {(line, at): levels.get(columns[place].shows, "") for at, place in enumerate(shown)}
+        yield from lines(cells, most, flexible=flexible, right=right, styles=styles)
 
 
 def described(row: Row, most: int | None, *, whole_queue: bool) -> Iterator[str]:
     """Yield all that is known of a name."""
     face, facts = row.face, row.facts
-    yield fitted(f"{row.kind} {printable(row.name)}", most)
-    for said in (face.says(row, facts), *face.notes(row, facts)):
-        yield fitted(f"  {text_of(said, row.at)}", most)
+    yield colored(fitted(f"{row.kind} {printable(row.name)}", most), BOLD)
+    level = row.held_level(row.at) or row.wait_level(row.at)  # a hold is never less than urgent
+    yield from _paragraph(face.says(row, facts), row, most, LEVELS[level])
+    for said in face.notes(row, facts):
+        yield from _paragraph(said, row, most, "")
     if facts.holders:
         yield ""
         value = ["VALUE"] * face.has_values
@@ -85,11 +96,12 @@ def described(row: Row, most: int | None, *, whole_queue: bool) -> Iterator[str]
             place, time = str(waiter.position + 1), span(waiter.waited_for)
             own = [printable(waiter.value)] * face.has_values
             waits.append([place, _label(waiter), role_of(row, waiter), time, *own])
-        yield from lines(waits, most, flexible=(1, 4)[: 1 + len(value)], right=(0, 3), indent="  ")
+        silent = {(line, at): RED for line, one in enumerate(queue, 1) if one.silent_for > SILENT_S for at in (1, 2)}
+        yield from lines(waits, most, flexible=(1, 4)[: 1 + len(value)], right=(0, 3), indent="  ", styles=silent)
         yield from _more(facts.waiting - len(queue))
     for listing in face.listings(row):
         yield ""
-        yield f"  {listing.title}"
+        yield colored(f"  {listing.title}", DIM)
         for said, texts in listing.rows:
             shown = ", ".join(map(printable, texts[:LISTED]))
             more = f" and {len(texts) - LISTED:,} more" if len(texts) > LISTED else ""
@@ -114,11 +126,15 @@ def action(last: OperatorAction) -> Iterator[str]:
 
 def diagnosis(found: Sequence[ServerFinding], most: int | None) -> Iterator[str]:
     """Yield what was found out about a server, the worst first, and below it what to do."""
-    order = [*reversed(SEVERITIES)]
+    order = [*SEVERITIES]
     for one in sorted(found, key=lambda one: order.index(one.severity)):
-        yield from _wrapped(f"{SEVERITIES[one.severity]:<6}{one.text}", most)
+        word, style = SEVERITIES[one.severity]
+        first, *more = wrapped(f"{word:<6}{one.text}", most, indent=6)
+        yield colored(first[:6], style) + first[6:]
+        yield from more
         if one.advice or one.command:
-            yield from _wrapped(" " * 6 + ": ".join(filter(None, (one.advice, one.command))), most)
+            advice = f"    → {': '.join(filter(None, (one.advice, one.command)))}"
+            yield from wrapped(advice, most, indent=6)
 
 
 def _label(one: Holder | Waiter) -> str:
@@ -130,6 +146,7 @@ def _more(count: int) -> Iterator[str]:
         yield f"  … {count:,} more"
 
 
-def _wrapped(text: str, most: int | None) -> list[str]:
-    """Break a line where the terminal is too narrow for it."""
-    return [text] if most is None else textwrap.wrap(text, most, subsequent_indent=" " * 6, break_on_hyphens=False)
+def _paragraph(said: Sentence, row: Row, most: int | None, style: str) -> Iterator[str]:
+    """Yield a sentence in lines that fit."""
+    for line in wrapped(f"  {text_of(said, row.at)}", most, indent=4):
+        yield colored(fitted(line, most), style)

@@ -7,14 +7,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from handfast.cli.colors import COLORS
 from handfast.cli.operate.table import fitted
 
-__all__ = ["BLUE", "BOLD", "DIM", "GREEN", "MAGENTA", "RED", "YELLOW", "Cell", "Line", "cut", "drawn", "fit"]
-
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA = "1", "2", "31", "32", "33", "34", "35"
-"""Numbers of SGR: the terminal's own colors."""
-
-COLORS = frozenset({RED, GREEN, YELLOW, BLUE, MAGENTA})
+__all__ = ["Cell", "Line", "cut", "drawn", "fit"]
 
 
 class Cell(NamedTuple):

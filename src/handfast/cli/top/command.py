@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import sys
@@ -18,8 +17,10 @@ from handfast._watch.live import Live, View
 from handfast._watch.looker import Looker, Outage
 from handfast._watch.problems import find_problems
 from handfast._watch.rows import Key
+from handfast.cli.colors import has_color
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
 from handfast.cli.operate.looking import connected, label_option, operator
+from handfast.cli.program import say
 from handfast.cli.top.acts import Act, act_for
 from handfast.cli.top.cells import drawn
 from handfast.cli.top.frames import SORTS, VIEWS, Screen, ViewName
@@ -52,6 +53,7 @@ Keys:
   /           filter           s      sort             f    freeze
   w           all problems     l      limiters         q    quit
   r           take its leases  h      hold, or unhold  p    pause, or resume
+  ?           these keys
 
 \b
 Exit codes:
@@ -102,7 +104,7 @@ def command(
         with contextlib.suppress(KeyboardInterrupt, EOFError):
             _run(screen, client, url)
     if not screen.view.is_whole and screen.outage:
-        click.echo(f"handfast: {screen.reason}", err=True)
+        say(str(screen.reason))
         ctx.exit(UNAVAILABLE)
 
 
@@ -118,11 +120,7 @@ def _size(text: str | None) -> tuple[int, int] | None:
 def _print(screen: Screen, size: tuple[int, int]) -> None:
     is_terminal = sys.stdout.isatty()
     for line in screen.frame(*size, screen.view.at):
-        click.echo(drawn(line, size[0], color=_has_color(), plain=not is_terminal).rstrip())
-
-
-def _has_color() -> bool:
-    return not os.environ.get("NO_COLOR")
+        click.echo(drawn(line, size[0], color=has_color(), plain=not is_terminal).rstrip())
 
 
 def _run(screen: Screen, client: Handfast, url: str) -> None:
@@ -135,7 +133,7 @@ def _run(screen: Screen, client: Handfast, url: str) -> None:
                 size = terminal.size
                 watching.note_outage()
                 lines = screen.frame(*size, watching.now())
-                terminal.paint([drawn(line, size[0], color=_has_color()) for line in lines], size)
+                terminal.paint([drawn(line, size[0], color=has_color()) for line in lines], size)
                 watching.seen = screen.seen(size[1])
                 for key in terminal.keys(EVERY_S):
                     if not keyboard.press(key):
@@ -213,11 +211,13 @@ class Keyboard:
             self._go_back()
         elif key == "f":
             screen.is_frozen = not screen.is_frozen
+        elif key == "?":
+            self._toggle("keys")
         elif key == "w":
             self._toggle("problems")
         elif key == "l":
             self._toggle("limits")
-        elif key in MOVES and screen.shows != "show":
+        elif key in MOVES and screen.shows in VIEWS:
             screen.move(MOVES[key])
         elif key == "s" and screen.shows == "names":
             screen.sort = SORTS[(SORTS.index(screen.sort) + 1) % len(SORTS)]

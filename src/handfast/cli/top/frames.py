@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, log10
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rich.cells import cell_len
 
 from handfast._watch.live import Row, View
 from handfast._watch.looker import Outage
 from handfast._watch.problems import Problem
 from handfast._watch.rows import Key, gathered, is_full
 from handfast._watch.thresholds import SILENT_S
+from handfast.cli.colors import BLUE, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW
 from handfast.cli.durations import period, span
 from handfast.cli.operate.table import printable
 from handfast.cli.operate.words import role_of, text_of
-from handfast.cli.top.cells import BLUE, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW, Cell, Line, cut, fit
+from handfast.cli.top.cells import Cell, Line, cut, fit
 from handfast.records import RateStatus
 
 __all__ = ["SORTS", "VIEWS", "Screen", "ViewName"]
 
-ViewName: TypeAlias = Literal["names", "problems", "limits", "show"]
+ViewName: TypeAlias = Literal["names", "problems", "limits", "show", "keys"]
 VIEWS: tuple[ViewName, ...] = ("names", "problems", "limits")
-"""The views that show all; ``show`` is that of one name."""
+"""The views that show all; ``show`` is that of one name, and ``keys`` the list of keys."""
 
-BARS = "▁▂▃▄▅▆▇█"
-"""How long a waiter has waited: the tallest bar for an hour or more."""
+KEYS = {
+    "j k arrows": "mark a name or a problem",
+    "enter": "show the name",
+    "esc": "go back",
+    "/": "filter names",
+    "s": "sort by another column",
+    "w": "all problems",
+    "l": "limiters",
+    "f": "freeze the screen, to read",
+    "r": "take the leases of the name",
+    "h": "put the name on hold, or end the hold",
+    "p": "pause the limiter, or resume it",
+    "q": "quit",
+}
+"""The keys, and what they do."""
+
+BARS = "▁▂▃▄▅▆▇"
+"""How long a waiter has waited: the tallest bar, which leaves a gap to the line above, for an hour or more."""
 
 LEVELS = {None: "", "warning": YELLOW, "urgent": f"{BOLD};{RED}"}
 
@@ -35,6 +54,12 @@ SIGNS = {"urgent": ("!", RED), "warning": ("▲", YELLOW), "note": ("·", MAGENT
 
 NARROW, WIDE = 78, 104
 """The columns from which on there is a picture of each queue, and from which on all columns are shown."""
+
+HELD_FROM, ENDS_FROM = 44, 52
+"""The columns from which on there is room for how long a name is held, and for when its lease ends."""
+
+MOST_NAME = 40
+"""Columns of a name, before the picture of its queue grows."""
 
 FIGURES = 22
 """Columns of the figures of a rate."""
@@ -94,7 +119,13 @@ class Screen:
         """Return so many lines, for a moment of `time.monotonic`."""
         head = [self._title(columns, now), self._totals(columns), self._alarm(columns, now)]
         room = max(0, lines - len(head) - 1)
-        makes = {"names": self._names, "problems": self._problems, "limits": self._limits, "show": self._show}
+        makes = {
+            "names": self._names,
+            "problems": self._problems,
+            "limits": self._limits,
+            "show": self._show,
+            "keys": self._keys,
+        }
         body = makes[self.shows](columns, room, now)[:room]
         return [*head, *body, *([()] * (room - len(body))), self._foot(columns)][:lines]
 
@@ -162,8 +193,8 @@ class Screen:
             state = Cell("live" if self.view.is_whole else "looking", GREEN)
         clock = time.strftime(" %H:%M:%S ", time.localtime(time.time() - (time.monotonic() - now)))
         name = " handfast"
-        where = fit(f"  {printable(self.server)}", columns - len(name) - len(state.text) - len(clock))
-        return [Cell(name, BOLD), Cell(where, DIM), state, Cell(clock)]
+        where = fit(f"  {printable(self.server)}", columns - len(name) - len(state.text) - len(clock) - 1)
+        return [Cell(name, BOLD), Cell(where, DIM), Cell(" "), state, Cell(clock)]
 
     def _totals(self, columns: int) -> Line:
         view = self.view
@@ -209,9 +240,10 @@ class Screen:
             return [Cell(cut(f" {printable(self.note)}", columns), BOLD)]
         found = f": {printable(self.filter)}" if self.filter else ""
         keys = {
-            "names": f"q quit  j k  ⏎ show  / filter{found}  s sort: {self.sort.word}  w problems  l limits  f freeze",
+            "names": f"q quit  j k  ⏎ show  / filter{found}  s sort: {self.sort.word}  w problems  l limits  ? keys",
             "show": "esc back  r release  h hold  f freeze  q quit",
             "problems": "esc back  j k  ⏎ show  l limits  f freeze  q quit",
+            "keys": "esc back  q quit",
             "limits": f"esc back  j k  / filter{found}  p pause  w problems  f freeze  q quit",
         }
         return [Cell(cut(f" {keys[self.shows]}", columns), DIM)]
@@ -219,10 +251,10 @@ class Screen:
     # --- views
 
     def _names(self, columns: int, room: int, now: float) -> list[Line]:
-        layout = _Layout.of(columns)
-        found: list[Line] = [self._heads(layout)]
         rows = self.rows()
         space = self._scroll(rows, room - 1)
+        layout = _Layout.of(columns, [row.name for row in rows[self.first : self.first + space]])
+        found: list[Line] = [self._heads(layout)]
         found += [self._row(row, layout, now) for row in rows[self.first : self.first + space]]
         return [*found, *self._rest(rows, space, "No name is held or waited for.")]
 
@@ -246,9 +278,11 @@ class Screen:
         who = text_of(facts.who, now) or "-"
         style = MAGENTA if facts.stop is not None else "" if facts.holders else DIM
         cells += [Cell(fit(who, layout.who), style), Cell(" ")]
-        cells += [Cell(_span(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
-        cells.append(Cell(_span(now, facts.ends_at), MAGENTA if facts.state == "stopped" else DIM))
-        cells += [Cell(" "), Cell(fit(_number(facts.waiting), 6, right=True), BOLD), Cell(" ")]
+        if layout.has_held:
+            cells += [Cell(_span(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
+        if layout.has_ends:
+            cells += [Cell(_span(now, facts.ends_at), MAGENTA if facts.state == "stopped" else DIM), Cell(" ")]
+        cells += [Cell(fit(_number(facts.waiting), 6, right=True), BOLD), Cell(" ")]
         if layout.picture:
             cells += [*_queue(row, layout.picture), Cell(" ")]
         cells.append(Cell(_span(facts.waits_since, now), LEVELS[row.wait_level(now)]))
@@ -356,6 +390,9 @@ class Screen:
             found += [(), [Cell(cut(text, columns), DIM)]]
         return found
 
+    def _keys(self, _columns: int, _room: int, _now: float) -> list[Line]:
+        return [(), *([Cell(f" {key:>10}  ", BOLD), Cell(text)] for key, text in KEYS.items())]
+
     def _scroll(self, rows: Sequence[Row], room: int) -> int:
         """Bring the marked row into view. Return how many rows fit."""
         space = room if len(rows) <= room else max(1, room - 1)
@@ -376,20 +413,24 @@ class Screen:
 
 
 class _Layout(NamedTuple):
-    """The widths of the columns that depend on the terminal's."""
+    """The widths of the columns that depend on the terminal's, and which columns there is room for."""
 
     is_wide: bool
     name: int
     who: int
     picture: int
+    has_held: bool
+    has_ends: bool
 
     @classmethod
-    def of(cls, columns: int) -> _Layout:
-        is_wide = columns >= WIDE
-        picture = min(34, columns - 86) if is_wide else 12 if columns >= NARROW else 0
-        rest = columns - 33 - (17 if is_wide else 0) - (picture + 1 if picture else 0)
-        who = max(10, min(26, rest * 2 // 5))
-        return cls(is_wide, max(8, rest - who - 1), who, picture)
+    def of(cls, columns: int, names: Iterable[str]) -> _Layout:
+        is_wide, has_ends, has_held = columns >= WIDE, columns >= ENDS_FROM, columns >= HELD_FROM
+        picture = 12 if columns >= NARROW else 0
+        rest = columns - 17 - 8 * has_held - 8 * has_ends - (17 if is_wide else 0) - (picture + 1 if picture else 0)
+        longest = max([MOST_NAME // 2, *(cell_len(printable(name)) for name in names)])
+        who = max(8, min(26, rest * 2 // 5))
+        name = max(6, min(MOST_NAME, longest, rest - who - 1))
+        return cls(is_wide, name, who, picture and min(34, picture + max(0, rest - who - 1 - name)), has_held, has_ends)
 
     def heads(self) -> Iterator[tuple[str, int, bool]]:
         """Yield the head of each column, its width, and whether it is aligned to the right."""
@@ -397,8 +438,10 @@ class _Layout(NamedTuple):
         if self.is_wide:
             yield "KIND", 9, False
         yield "HELD BY", self.who, False
-        yield "HELD", 7, True
-        yield "ENDS", 7, True
+        if self.has_held:
+            yield "HELD", 7, True
+        if self.has_ends:
+            yield "ENDS", 7, True
         yield "QUEUE", 6, True
         if self.picture:
             yield "", self.picture, False
