@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from handfast._watch.facts import Facts, Label, Moment, Sentence
+from handfast._watch.facts import Facts, Label, Moment, Sentence, count_of
 from handfast._watch.live import View
 from handfast._watch.results import Result, State
 from handfast._watch.rows import Key, Level, Row, is_full
@@ -49,6 +49,8 @@ class Problem:
     means: Sentence
     where: Key | None = None
     """The name that it is about; None if it is about the server."""
+    command: str = ""
+    """The command to the server that ends it; empty if there is none."""
 
     @property
     def is_stuck(self) -> bool:
@@ -74,6 +76,11 @@ class Verdict(NamedTuple):
 
     level: Level | None
     text: str
+    means: Sentence = ()
+    """What a reader may conclude."""
+    urgent: int = 0
+    """How many names, results and settings of the server are urgent, each counted once."""
+    warnings: int = 0
 
 
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -95,26 +102,49 @@ def find_problems(view: View) -> list[Problem]:
 
 def verdict_of(view: View, problems: list[Problem]) -> Verdict:
     """Return what is to be said first."""
-    stuck = {one.where for one in problems if one.is_stuck}
-    known = {one.where: one for one in problems if one.where is not None}
-    if stuck:
-        waiting = sum(row.facts.waiting for row in view.rows if row.key in stuck)
-        names = "1 name is" if len(stuck) == 1 else f"{len(stuck):,} names are"
-        wait = "1 request waits" if waiting == 1 else f"{waiting:,} requests wait"
-        return Verdict("urgent", f"{names} stuck, and {wait} for {'it' if len(stuck) == 1 else 'them'}")
-    urgent = [one for one in problems if one.level == "urgent"]
+    about = {level: {one.where or one.id for one in problems if one.level == level} for level in LEVELS}
+    urgent, warnings = len(about["urgent"]), len(about["warning"] - about["urgent"])
+    verdict = _verdict(view, problems, urgent, warnings)
+    return verdict._replace(urgent=urgent, warnings=warnings)
+
+
+def _verdict(view: View, problems: list[Problem], urgent: int, warnings: int) -> Verdict:
+    if stuck := {one.where for one in problems if one.is_stuck}:
+        return _of_stuck([row for row in view.rows if row.key in stuck], view.at)
+    waiting = sum(row.facts.waiting for row in view.rows if row.is_awaited)
+    now = f"{count_of(view.held, 'lease')} held; {_waiting(waiting)}."
     if urgent:
-        return Verdict("urgent", f"Nothing is stuck; {_settings(len(urgent))} what the locks promise")
-    warnings = sum(one.level == "warning" for one in problems)
+        settings = "1 setting of the server breaks" if urgent == 1 else f"{urgent:,} settings of the server break"
+        return Verdict("urgent", f"Nothing is stuck; {settings} what the locks promise", (now,))
     if warnings:
-        return Verdict("warning", f"Nothing is stuck; {warnings:,} thing{'s' * (warnings != 1)} to know about")
-    if not view.rows and not known:
+        return Verdict("warning", f"Nothing is stuck; {count_of(warnings, 'thing')} to know about", (now,))
+    if not view.rows:
         return Verdict(None, "No one holds anything yet")
-    return Verdict(None, "Nothing is wrong")
+    return Verdict(None, "Nothing is wrong", (now,))
 
 
-def _settings(count: int) -> str:
-    return "1 setting of the server breaks" if count == 1 else f"{count:,} settings of the server break"
+def _of_stuck(rows: list[Row], now: float) -> Verdict:
+    """Say how many names are stuck, since when the longest is, and whether the processes of their holders live."""
+    names = "1 name is" if len(rows) == 1 else f"{len(rows):,} names are"
+    waiting = sum(row.facts.waiting for row in rows)
+    wait = "1 request waits" if waiting == 1 else f"{waiting:,} requests wait"
+    moments = [row.facts.waits_since for row in rows]
+    first = min((one for one in moments if one is not None), default=now)
+    since: Sentence = "The longest has waited for ", Moment(first), ". "
+    ended = sum(not _lives(row.facts.holders[0]) for row in rows if row.facts.holders)
+    held = sum(bool(row.facts.holders) for row in rows)
+    if not held:
+        lives = "None of them is held."
+    elif ended:
+        lives = f"{ended:,} of {count_of(held, 'holder')} {'has' if ended == 1 else 'have'} missed renewals: the process may have ended."
+    else:
+        they = (
+            "The holder renews its lease, so its process lives"
+            if held == 1
+            else "All holders renew, so their processes live"
+        )
+        lives = f"{they}."
+    return Verdict("urgent", f"{names} stuck, and {wait} for {'it' if len(rows) == 1 else 'them'}", (*since, lives))
 
 
 # --- rules of names. Each is silent where a rule above it says the same in worse words.
@@ -223,13 +253,26 @@ def _of_holder(one: Holder, at: float) -> Sentence:
     if one.released:
         ends = Moment(at + one.remaining)
         return Label(one.label), " has released it, and it stays taken for ", ends, " more: at_least."
-    if one.held_for + one.remaining < one.ttl * RENEWED:
+    if not _is_renewed(one):
         says = " has not renewed its lease since the grant, so its process may have ended. The lease ends in "
         return Label(one.label), says, Moment(at + one.remaining), "."
-    if one.wanted is None and one.remaining < one.ttl * LATE_SHARE:
+    if _is_late(one):
         says = " has missed a renewal, so its process may have ended. The lease ends in "
         return Label(one.label), says, Moment(at + one.remaining), "."
     return Label(one.label), " renews its lease, so its process lives: it hangs, or its work is long."
+
+
+def _is_renewed(one: Holder) -> bool:
+    return one.held_for + one.remaining >= one.ttl * RENEWED
+
+
+def _is_late(one: Holder) -> bool:
+    return one.wanted is None and one.remaining < one.ttl * LATE_SHARE
+
+
+def _lives(one: Holder) -> bool:
+    """Whether the process of a holder is known to live."""
+    return not one.released and _is_renewed(one) and not _is_late(one)
 
 
 # --- results, and the server
@@ -259,9 +302,9 @@ def _of_server(findings: tuple[ServerFinding, ...]) -> Iterator[Problem]:
         times[one.topic] += 1
         again = f" {times[one.topic]}" if times[one.topic] > 1 else ""  # each replica, and each primary, may have one
         if (level := SEVERITIES[one.severity]) is not None:
-            means = ": ".join(filter(None, (one.advice, one.command)))
-            said = (means[:1].upper() + means[1:],) if means else ()
-            yield Problem(level, "server", 1, f"server {one.topic}{again}", (_capital(one.text),), said)
+            said = (_capital(one.advice),) if one.advice else ()
+            says, word = (_capital(one.text),), f"server {one.topic}{again}"
+            yield Problem(level, "server", 1, word, says, said, command=one.command)
 
 
 def _of_keys(count: int) -> Problem:

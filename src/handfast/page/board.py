@@ -31,6 +31,9 @@ GONE_KEPT = 600
 
 LISTED_RESULTS = 1000
 
+PARTS = ("verdict", "problems", "results", "findings", "audit", "minutes")
+"""Parts that are sent as a whole, with the look with which they change."""
+
 MOST_GONE = 100_000
 
 MOST_ANSWERS = 8
@@ -58,7 +61,9 @@ class Board:
         """The latest look whose part of that is not kept any more."""
         self._sampled_at = 0.0
         self._sum = dict[str, Any]()
-        self._parts = {name: _Part() for name in ("problems", "results", "findings", "audit")}
+        self._parts = {name: _Part() for name in PARTS}
+        self._minutes = deque[tuple[int, int, float, float]](maxlen=SAMPLES)
+        """How many waited and held, grants a second and their mean wait, every few seconds."""
         self._audit = deque[dict[str, Any]]()
         self._details = dict[Key, _Part]()
         self._answers = dict[int, bytes]()
@@ -78,7 +83,13 @@ class Board:
             if is_sample:
                 self._sampled_at = view.at
             self._take_rows(view.rows, is_sample=is_sample)
-            parts = {"problems": problems, "results": known | {"rows": rows}}
+            verdict = verdict_of(view, found)
+            before = self._parts["verdict"].value
+            told = verdict._asdict() | {"means": wire.sentence(verdict.means)}
+            parts = {"problems": problems, "results": known | {"rows": rows}, "verdict": wire.steady(before, told)}
+            if is_sample:
+                self._minutes.append((view.waiting, view.held, round(view.rate, 1), round(view.mean or 0.0, 2)))
+                parts["minutes"] = [list(one) for one in zip(*self._minutes, strict=True)]
             parts["findings"] = [wire.finding(found) for found in view.findings]
             for name, value in parts.items():
                 self._parts[name].set(value, self.number)
@@ -95,7 +106,6 @@ class Board:
                 "mean": None if view.mean is None else round(view.mean, 2),
                 "took": round(view.took * 1000),
                 "whole": view.is_whole,
-                "verdict": verdict_of(view, found),
                 "left_out": view.left_out,
             }
             self.looked_at, self.is_whole, self.is_current = view.at, view.is_whole, True

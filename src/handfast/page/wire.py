@@ -218,6 +218,7 @@ def problem(found: Problem) -> dict[str, Any]:
         "says": sentence(found.says, name),
         "means": sentence(found.means, name),
         "where": found.where and [*found.where],
+        "command": found.command,
     }
 
 

@@ -110,7 +110,7 @@ async def test_the_first_answer_has_everything_and_the_next_ones_what_has_change
         assert [one["says"][0] for one in state["problems"] if one["where"] == ["lock", "deploy"]] == [
             {"name": "deploy"}
         ]
-        assert state["sum"]["verdict"][1].startswith("Nothing is ")
+        assert state["verdict"]["text"].startswith("Nothing is ")
         number = next(number for number, row in state["rows"].items() if row["name"] == "gpu")
         with other.lock("new"):
             while not (changed := await page.ask())["rows"]:

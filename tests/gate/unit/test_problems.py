@@ -184,7 +184,7 @@ def test_the_worst_comes_first():
         "The user lacks rights",
         "There is no file",
     ]
-    assert sentence(found[2].means, NOW) == "Give them: ACL SETUSER"
+    assert (sentence(found[2].means, NOW), found[2].command) == ("Give them", "ACL SETUSER")
 
 
 def test_of_two_names_that_are_stuck_the_one_with_more_time_lost_comes_first():
@@ -201,7 +201,33 @@ def test_of_two_names_that_are_stuck_the_one_with_more_time_lost_comes_first():
     view = View(NOW, 0.0, tuple(rows), is_whole=True)
     found = find_problems(view)
     assert [one.where[1] for one in found if one.is_stuck] == ["b", "c", "a"]
-    assert verdict_of(view, found) == ("urgent", "3 names are stuck, and 321 requests wait for them")
+    assert verdict_of(view, found)[:2] == ("urgent", "3 names are stuck, and 321 requests wait for them")
+
+
+@pytest.mark.parametrize(
+    ("holders", "means"),
+    [
+        ([holder(8000.0)], "The holder renews its lease, so its process lives."),
+        ([holder(8000.0), holder(8000.0)], "All holders renew, so their processes live."),
+        (
+            [holder(8000.0), holder(8000.0, remaining=5.0)],
+            "1 of 2 holders has missed renewals: the process may have ended.",
+        ),
+        ([None], "None of them is held."),
+    ],
+)
+def test_the_verdict_says_whether_the_holders_live(holders, means):
+    rows = [
+        Row(
+            "lock",
+            str(place),
+            lock(holders=(one,) if one else (), waiters=(waiter(700.0),), granted_ago=9000.0),
+            NOW - 9,
+        )
+        for place, one in enumerate(holders)
+    ]
+    view = View(NOW, 0.0, tuple(rows), is_whole=True)
+    assert sentence(verdict_of(view, find_problems(view)).means, NOW) == f"The longest has waited for 11m49s. {means}"
 
 
 def verdict(*rows, findings=()):

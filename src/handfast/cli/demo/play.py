@@ -16,6 +16,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.script import load
 from handfast._protocol import auditing
 from handfast.cli.connect import redis_client
+from handfast.cli.demo import scene
 from handfast.cli.demo.acts import ACTS, ITEMS
 from handfast.cli.demo.stage import ActFailed, Finding, Stage
 from handfast.cli.demo.worker import RATE
@@ -35,7 +36,7 @@ def play(url: str | None, processes: int, pace: float, *, has_page: bool = False
     namespace = f"handfast-demo-{secrets.token_hex(6)}"
     where = "a private server" if url is None else "your server, in a namespace of its own"
     with ExitStack() as stack:
-        url = stack.enter_context(PrivateServer()).url if url is None else url
+        url = stack.enter_context(PrivateServer("--appendonly", "yes")).url if url is None else url
         client: Any = redis_client(url, decode_responses=True, socket_timeout=5, socket_connect_timeout=5)
         stack.callback(client.close)
         client.ping()
@@ -51,6 +52,7 @@ def play(url: str | None, processes: int, pace: float, *, has_page: bool = False
         if has_page:
             from handfast.cli.demo.page import page_of
 
+            stack.enter_context(scene.playing(url, namespace))
             stage.tell(f"In a browser: [b]{stack.enter_context(page_of(hf))}[/]")
         for name in ascii_uppercase[: max(processes, 6)]:  # a shorter queue could be in order by luck
             stage.start(name, url, namespace)
@@ -93,5 +95,6 @@ def _delete_keys(client: Any, namespace: str) -> None:
     keys += map(limiter.key, ("queue", "waiting", "tombstones", "rates", f"window:{1000 * RATE.per:g}"))
     resource = f"{namespace}:resource"
     keys += f"{namespace}:free", f"{namespace}:locked", resource, guard_key(resource)
+    keys += scene.places(namespace)
     while client.unlink(*keys):
         pass

@@ -2,7 +2,7 @@
 
 import { $, h, set, setShell, shell, toast } from "./elements.js";
 import { freeze, getJson, now, state } from "./state.js";
-import { count, many, quoted, shown, span } from "./words.js";
+import { count, quoted, shown, span } from "./words.js";
 
 const KINDS = { hold: "lock", unhold: "lock", pause: "limiter", resume: "limiter", forget: "once" };
 /** The kind that a command is for without --kind. */
@@ -46,17 +46,20 @@ const DIALOGS = {
   },
 };
 
+const NAMED = 5;
+
 function releaseText({ holders, holding, waiters, waiting, fence }) {
-  const oldest = holders[0];
+  const named = holders.slice(0, NAMED).flatMap((holder, place) => [place ? ", " : "", h("b", "", shown(holder.label))]);
+  const others = holding > NAMED ? ` and ${count(holding - Math.min(NAMED, holders.length))} more` : "";
+  const who = h("p", "", ...named, `${others} ${holding > 1 ? "lose their leases, the oldest" : "loses its lease"} after ${span(now() - holders[0].since)}. `);
   const next = waiters.find((waiter) => !waiter.heard);
-  const others = holding > 1 ? ` and ${many(holding - 1, "other")} lose their leases, the first` : " loses its lease";
-  const who = h("p", "", h("b", "", shown(oldest.label)), `${others} after ${span(now() - oldest.since)}. `);
   if (next) who.append(`${count(waiting)} waiting; `, shown(next.label), " is next.");
   else who.append("No one waits.");
+  const block = holding > 1 ? "Their blocks raise" : "Its block raises";
   return [
     who,
-    h("p", "soft", holding > 1 ? "Their blocks raise LeaseLost at once. Writes that are on their way are refused only where the fence is checked." : "Its block raises LeaseLost at once. Writes that are on their way are refused only where the fence is checked."),
-    h("p", "soft", "Leases are taken up to fence ", h("span", "mono", String(fence)), ". Leases that were granted later stay."),
+    h("p", "soft", `${block} LeaseLost at once. Writes that are on their way are refused only where the fence is checked.`),
+    h("p", "soft", "Who gets it from now on keeps it. Up to fence ", h("span", "mono", String(fence)), "."),
   ];
 }
 
@@ -69,14 +72,21 @@ export function act(what, target) {
   $("ask-title").replaceChildren(before, h("b", "mono", shown(target.name)), after);
   $("ask-text").replaceChildren(...text(target));
   $("ask-for").hidden = !needsTime(what);
-  $("ask-yes").className = what === "release" || what === "forget" ? "button danger" : "button";
+  $("ask-yes").className = what === "release" || what === "forget" ? "button danger filled" : "button";
   set($("ask-yes"), yes);
   $("ask-yes").disabled = false;
-  set($("ask-error"), "");
+  refuse("");
   $("ask-reason").value = "";
   showCommand();
   $("ask").showModal();
   $("ask-reason").focus();
+}
+
+/** Say below the field why nothing is done. */
+function refuse(why) {
+  set($("ask-error"), why);
+  if (why) $("ask-reason").setAttribute("aria-invalid", "true");
+  else $("ask-reason").removeAttribute("aria-invalid");
 }
 
 const needsTime = (what) => what === "hold" || what === "pause";
@@ -98,7 +108,7 @@ async function perform(event) {
   const mine = asked;
   const body = given();
   if (!body.reason) {
-    set($("ask-error"), "A reason is needed: it is what others will read.");
+    refuse("A reason is needed: it is what others will read.");
     $("ask-reason").focus();
     return;
   }
@@ -114,7 +124,7 @@ async function perform(event) {
     toast(done);
   } catch (error) {
     const why = isSent ? "it is not known whether it was done." : "nothing was done.";
-    if (asked === mine) set($("ask-error"), error.refused ?? `The server of this page does not answer: ${why}`);
+    if (asked === mine) refuse(error.refused ?? `The server of this page does not answer: ${why}`);
     else toast(error.refused ?? why);
   } finally {
     if (asked === mine) $("ask-yes").disabled = false;
@@ -125,6 +135,9 @@ async function perform(event) {
 export function listen() {
   $("ask-form").onsubmit = perform;
   $("ask-no").onclick = () => $("ask").close();
-  $("ask-reason").oninput = showCommand;
+  $("ask-reason").oninput = () => {
+    refuse("");
+    showCommand();
+  };
   $("ask-seconds").onchange = showCommand;
 }

@@ -104,10 +104,17 @@ function paintEmpty(known) {
   $("grid-empty").hidden = !isEmpty;
   if (!isEmpty) return;
   const isNarrowed = table.filter || table.which !== "all";
+  const canClear = Boolean(isNarrowed && known);
   const [head, text] = !state.sum?.whole ? ["Looking …", ""]
-    : isNarrowed && known ? [table.filter ? "No name, kind or label has that in it." : "No name is like that now.", "Esc shows all again."]
-    : ["No name is held or waited for.", "A name shows up here with its first lease."];
-  $("grid-empty").replaceChildren(h("b", "", head), h("span", "", text));
+    : canClear ? [table.filter ? `Nothing matches “${table.filter}”` : "No name is like that now", ""]
+    : ["No name is held or waited for", "A name shows up here with its first lease."];
+  fill($("grid-empty"), `${head} ${canClear}`, () => [
+    h("b", "", head), text && h("span", "", text),
+    canClear ? button("button small", "Clear (esc)", () => {
+      clear();
+      refresh();
+    }) : "",
+  ]);
 }
 
 function paintHead() {

@@ -2,7 +2,7 @@
 
 import * as acts from "./acts.js";
 import * as doctor from "./doctor.js";
-import { $, fill, h, list, set, tick } from "./elements.js";
+import { $, fill, h, set, tick } from "./elements.js";
 import * as held from "./held.js";
 import * as limits from "./limits.js";
 import * as name from "./name.js";
@@ -14,7 +14,7 @@ import { count, plain, shown, span, time } from "./words.js";
 
 const VIEWS = { overview, held, limits, results, doctor, operators };
 const TITLES = {
-  overview: "Overview", held: "Held & waiting", limits: "Limits", results: "Results", doctor: "Doctor", operators: "Operators",
+  overview: "Overview", held: "Names", limits: "Limits", results: "Results", doctor: "Server", operators: "Operators",
 };
 
 let view = "overview";
@@ -99,15 +99,8 @@ function paintStrip() {
   set($("live"), text);
   $("freeze").setAttribute("aria-pressed", String(state.isFrozen));
   $("live").className = `live ${level}`;
-  if (state.me.server) set($("where"), `${state.me.namespace} · ${state.me.server}`);
-  if (!state.sum) return;
-  const { held: leases, waiting, rate, took } = state.sum;
-  const facts = [[count(leases), "held", 5], [count(waiting), "waiting", 3], [rate.toFixed(1), "grants/s", 5], [`${count(took)} ms`, "a look", 6]];
-  list($("facts"), facts, ([, what]) => what, ([, what, width]) => {
-    const figure = h("b");
-    figure.style.minWidth = `${width}ch`;
-    return h("span", what.includes("/") || what === "a look" ? "wide" : "", figure, ` ${what}`);
-  }, (element, [value]) => set(element.firstChild, value));
+  if (state.me.server) set($("where"), `${state.me.server} · ${state.me.namespace}`);
+  if (state.sum) $("live").title = `A look took ${count(state.sum.took)} ms`;
 }
 
 function paintOutage() {
@@ -116,15 +109,15 @@ function paintOutage() {
   if ($("outage").hidden) return set($("outage-says"), "");
   const seen = state.at ? `What you see is from ${time(state.at)}. ` : "Nothing has been seen yet. ";
   const [says, error, then] = lost ? [lost.error || "The server of this page does not answer.", "", "The page asks again each second. Leases and queues do not depend on it."]
-    : outage.server ? ["Redis or Valkey does not answer.", outage.error, "No lease is granted or renewed meanwhile: each ends when its time is over, and its holder learns of it."]
-    : ["The page cannot look.", outage.error, "This says nothing about Redis or Valkey, nor about leases."];
+    : outage.server ? ["Redis or Valkey has not answered", outage.error, "No lease is granted or renewed meanwhile; each ends when its time is over, and its holder learns of it."]
+    : ["The page has not been able to look", outage.error, "This says nothing about Redis or Valkey, nor about leases."];
   set($("outage-says"), says); // it is spoken once, as it does not change
-  fill($("outage-why"), `${error} ${seen}`, () => [...(error ? [shown(error), ". "] : []), seen, then]);
+  fill($("outage-why"), `${error} ${seen}`, () => [h("span", "then", `${seen}${then}`), ...(error ? [h("small", "", shown(error))] : [])]);
   countOutage();
 }
 
 function countOutage() {
-  set($("outage-for"), state.outage && !state.lost ? `For ${span(outageFor())}.` : "");
+  set($("outage-for"), state.outage && !state.lost ? `for ${span(outageFor())}.` : "");
 }
 
 // --- freeze and themes

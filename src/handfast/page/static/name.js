@@ -6,7 +6,8 @@ import { bar, drawBar, drawQueue, drawSpark, leaseLevel, queue, spark } from "./
 import { isOld, kindOf, now, state } from "./state.js";
 import { brief, count, day, many, shown, span } from "./words.js";
 
-const SPARK = [338, 56];
+const SPARK = [286, 56];
+const LARGE = 64; // how tall the picture of the queue is
 
 export function enter() {
   $("name-title").replaceChildren(shown(state.open.name));
@@ -87,6 +88,9 @@ function tags(holder) {
 /** One row stands for waiters of which the server has no names. */
 const NAMELESS = { token: "", label: null, as: "", value: "" };
 
+const CLIENTS = 10; // that are listed
+let isInOrder = false;
+
 function paintQueue(row, waiters) {
   const length = row?.waiting ?? 0;
   $("waiters-card").hidden = kindOf(state.open).rates || (!length && !kindOf(state.open).leases);
@@ -95,11 +99,53 @@ function paintQueue(row, waiters) {
   box.hidden = length < 2 || !row?.queue;
   const width = Math.max(200, box.parentElement.clientWidth - 32);
   if (!box.hidden) {
-    if (box.firstChild) drawQueue(box.firstChild, row, width, 44);
-    else box.append(queue(row, width, 44));
+    if (box.firstChild) drawQueue(box.firstChild, row, width, LARGE);
+    else box.append(queue(row, width, LARGE));
   }
-  const listed = waiters.length || !length || isUnknown() ? waiters : [NAMELESS];
+  const clients = byClient(waiters);
+  const canGroup = clients.length < waiters.length;
+  $("waiters-by").hidden = !canGroup;
+  const isGrouped = canGroup && !isInOrder;
+  for (const button of $("waiters-by").children) button.setAttribute("aria-pressed", String((button.dataset.by === "client") === isGrouped));
+  $("clients").hidden = !isGrouped;
+  if (isGrouped) paintClients(clients);
+  const listed = isGrouped ? [] : waiters.length || !length || isUnknown() ? waiters : [NAMELESS];
   $("waiters").hidden = !listed.length;
+  if (listed.length) paintWaiters(listed, length);
+  const more = length - waiters.length;
+  const left = isGrouped ? clients.length - CLIENTS : 0;
+  const texts = [left > 0 ? `${many(left, "more client")}` : "", more > 0 && waiters.length ? `${count(more)} more behind them` : ""];
+  set($("waiters-more"), isUnknown() ? unknown() : !length ? "No one waits." : texts.filter(Boolean).join("; "));
+}
+
+/** The waiters of each client, in the order of their first places. */
+function byClient(waiters) {
+  const clients = new Map();
+  for (const [place, waiter] of waiters.entries()) {
+    const client = clients.get(waiter.label) ?? { label: waiter.label, waiting: 0, place: place + 1, since: waiter.since, silent: 0 };
+    client.waiting++;
+    client.since = Math.min(client.since, waiter.since);
+    client.silent += Boolean(waiter.heard);
+    clients.set(waiter.label, client);
+  }
+  return [...clients.values()];
+}
+
+function paintClients(clients) {
+  list($("clients").tBodies[0], clients.slice(0, CLIENTS), (client) => client.label, (client) => {
+    const who = h("td", "label", shown(client.label), " ", h("span", "tag urgent"));
+    return h("tr", "", who, h("td", "num"), h("td", "num c-place"), h("td", "num", timer(client.since)));
+  }, (element, client) => {
+    const [who, waiting, place, first] = element.children;
+    who.lastChild.hidden = !client.silent;
+    set(who.lastChild, `${count(client.silent)} silent`);
+    set(waiting, count(client.waiting));
+    set(place, String(client.place));
+    setTimer(first.firstChild, client.since);
+  });
+}
+
+function paintWaiters(listed, length) {
   $("waiters").classList.toggle("without-roles", !listed.some((waiter) => waiter.as));
   list($("waiters").tBodies[0], listed, (waiter) => waiter.token, (waiter) => {
     const who = waiter.label === null ? `${many(length, "request")}; who waits is not recorded` : shown(waiter.label);
@@ -112,8 +158,6 @@ function paintQueue(row, waiters) {
     if (waiter.heard) set(who.lastChild, `silent for ${span(now() - waiter.heard)}`);
     if (waiter.since) setTimer(wait.firstChild, waiter.since);
   });
-  const more = length - waiters.length;
-  set($("waiters-more"), isUnknown() ? unknown() : !length ? "No one waits." : more > 0 && waiters.length ? `${count(more)} more behind them` : "");
 }
 
 /** The lists that only some kinds have: parts, or items by worker. */
@@ -138,20 +182,21 @@ function paintMinutes(row) {
     box.firstChild.setAttribute("preserveAspectRatio", "none");
   }
   const most = Math.max(0, ...samples);
-  set($("name-spark-says"), samples.length > 1 ? `now ${count(row.waiting ?? 0)}, highest ${count(most)}` : "Recorded since the first waiter.");
+  set($("name-spark-says"), samples.length > 1 ? `now ${count(row.waiting ?? 0)}, highest ${count(most)}` : "");
 }
 
 function paintFacts(row, remembered) {
   const { fence, grants, mean, permits: most } = remembered ?? {};
+  $("facts-card").hidden = !kindOf(state.open).leases;
   const facts = [
-    ["Fence of the latest grant", fence ? String(fence) : "–"],
-    ["Grants a second", (row?.rate ?? 0).toFixed(1)],
+    ["Grants a second", row ? (row.rate ?? 0).toFixed(1) : "–"],
     ["Grants remembered", grants ? count(grants) : "–"],
     ["Mean wait", mean ?? null ? brief(mean) : "–"],
     ...(most ? [["Permits", count(most)]] : []),
+    ["Latest fence", fence ? String(fence) : "–"],
   ];
   const pairs = facts.flatMap(([what, value]) => [["dt", what, what], ["dd", what, value]]);
-  list($("name-facts"), pairs, ([tag, what]) => tag + what, ([tag, what]) => h(tag, tag === "dd" && what.startsWith("Fence") ? "mono" : ""), (element, [, , text]) => set(element, text));
+  list($("name-facts"), pairs, ([tag, what]) => tag + what, ([tag, what]) => h(tag, tag === "dd" && what.includes("fence") ? "mono" : ""), (element, [, , text]) => set(element, text));
 }
 
 /** The fence up to which leases are taken: the largest that is shown. */
@@ -218,6 +263,12 @@ function paintPast(open, last) {
 }
 
 export function listen() {
+  for (const button of $("waiters-by").children) {
+    button.onclick = () => {
+      isInOrder = button.dataset.by === "order";
+      paint();
+    };
+  }
   $("act-release").onclick = () => ask("release");
   $("act-hold").onclick = () => ask("hold");
   $("act-forget").onclick = () => ask("forget");

@@ -8,35 +8,55 @@ const READER = 1;
 const SILENT = 2;
 const HOUR_S = 3600;
 
-const PARTS = ["free", "held", "reading", "hold", "gate", "waits", "reader", "silent"];
+const PARTS = ["scale", "free", "held", "reading", "hold", "gate", "waits", "reader", "silent"];
 
 /** A queue as it stands: who holds left of the gate, then the waiters in their order, taller for longer. */
 export function queue(row, width, height = 20) {
   const element = svg("svg", { class: "queue", height, role: "img" });
   for (const part of PARTS) element.append(svg("path", { class: part }));
-  element.append(svg("text", { y: height - 5 }));
+  element.append((element.rest = svg("text", { y: height - 5 })));
+  element.marks = height > SCALED_FROM ? MARKS.map(() => svg("text", {})) : [];
+  element.append(...element.marks);
   drawQueue(element, row, width, height);
   return element;
 }
 
+const SCALED_FROM = 40; // pictures that are taller have lines for how long a wait is
+const SCALE = 40; // the room for the words beside them
+const MARKS = [[600, "10 m"], [60, "1 m"]];
+
+function drawScale(paths, width, height) {
+  return MARKS.map(([seconds, word]) => {
+    const y = height - Math.round(4 + (height - 4) * share(seconds)) + 0.5;
+    paths.scale += `M0 ${y}H${width - SCALE}`;
+    return [y, word];
+  });
+}
+
 const box = (x, y, w, tall) => `M${x} ${y}h${w}v${tall}h${-w}z`;
 
-/** How tall a bar is: by the logarithm of its wait, full after an hour. */
-function tall(since, height) {
-  const share = Math.log10(1 + Math.max(0, now() - since)) / Math.log10(1 + HOUR_S);
-  return Math.round(4 + (height - 4) * Math.min(1, share));
-}
+/** How full a bar is: by the logarithm of a wait, full after an hour. */
+const share = (seconds) => Math.min(1, Math.log10(1 + Math.max(0, seconds)) / Math.log10(1 + HOUR_S));
+
+const tall = (since, height) => Math.round(4 + (height - 4) * share(now() - since));
 
 export function drawQueue(element, row, width, height = 20) {
   const paths = Object.fromEntries(PARTS.map((part) => [part, ""]));
+  const marks = height > SCALED_FROM ? drawScale(paths, width, height) : [];
   let x = row.stop ? drawHold(paths, height) : 0;
   x = drawHolders(paths, row, x, height);
-  const more = row.queue ? drawWaiters(paths, row, x, width, height) : null;
+  const more = row.queue ? drawWaiters(paths, row, x, marks.length ? width - SCALE : width, height) : null;
   for (const [place, part] of PARTS.entries()) {
     const path = element.children[place];
     if (path.drawn !== paths[part]) path.setAttribute("d", (path.drawn = paths[part]));
   }
-  const text = element.lastChild;
+  for (const [place, [at, word]] of marks.entries()) {
+    const text = element.marks[place];
+    text.setAttribute("x", width - SCALE + 6);
+    text.setAttribute("y", at + 4);
+    text.textContent = word;
+  }
+  const text = element.rest;
   const says = more?.left > 0 ? `+${count(more.left)}` : "";
   if (text.textContent !== says) text.textContent = says;
   if (says && text.x0 !== more.x) text.setAttribute("x", (text.x0 = more.x));
@@ -71,9 +91,9 @@ function drawWaiters(paths, row, start, width, height) {
   let x = Math.max(start + 3, 14);
   paths.gate = `M${x + 0.5} 0V${height}`;
   x += 5;
-  const isLarge = height > 30;
-  const gap = isLarge ? 3 : 2;
-  const w = isLarge ? Math.max(4, Math.min(14, Math.floor((width - x) / row.waiting) - gap)) : 4;
+  const isLarge = height > SCALED_FROM;
+  const gap = isLarge && row.waiting <= 60 ? 3 : isLarge ? 1 : 2;
+  const w = isLarge ? Math.max(2, Math.min(14, Math.floor((width - x) / row.waiting) - gap)) : 4;
   const fits = (room) => Math.floor((room - x) / (w + gap));
   const shown = Math.min(row.queue.length, row.waiting > fits(width) ? fits(width - 30) : row.waiting);
   for (const [since, flags] of row.queue.slice(0, shown)) {
@@ -104,7 +124,7 @@ export function spark(samples, width, height = 20) {
   return element;
 }
 
-export function drawSpark(element, samples, width, height = 20) {
+export function drawSpark(element, samples, width, height = 20, what = "waiting") {
   const most = Math.max(4, ...samples);
   const x = (place) => (width - (samples.length - 1 - place) * (width / (SAMPLES - 1))).toFixed(1);
   const y = (value) => (height - 1 - (value / most) * (height - 2)).toFixed(1);
@@ -114,7 +134,7 @@ export function drawSpark(element, samples, width, height = 20) {
   edge.setAttribute("d", samples.length > 1 ? line : "");
   area.setAttribute("d", samples.length > 1 ? `${line}L${width} ${height}L${x(0)} ${height}z` : "");
   const range = samples.length ? `from ${count(Math.min(...samples))} to ${count(Math.max(...samples))}` : "none";
-  element.setAttribute("aria-label", `waiting over the last ${span(samples.length * SAMPLE_S)}: ${range}`);
+  element.setAttribute("aria-label", `${what} over the last ${span(samples.length * SAMPLE_S)}: ${range}`);
 }
 
 /** A bar that is full to a share. */

@@ -11,7 +11,11 @@ const STATES = {
 };
 const SHOWN = 200;
 
-let chosen = "all";
+/** Those that someone has to look at. */
+const NEEDS = "needs";
+const isNeedy = (record) => record.state === "failed" || record.state === "left";
+
+let chosen = NEEDS;
 
 const number = (counts, key) => counts[key] ?? 0;
 const groups = () => Object.entries(state.results.counts);
@@ -45,7 +49,7 @@ export function paint(focus = narrowed) {
   names.sort(([a, x], [b, y]) => needy(y) - needy(x) || a.localeCompare(b));
   paintNames(names);
   paintStates(all);
-  const some = all.filter((record) => chosen === "all" || record.state === chosen);
+  const some = all.filter((record) => isOf(chosen, record));
   list($("once-rows"), some.slice(0, SHOWN), (record) => `${record.key} ${record.state} ${record.version}`, makeRow, fillRow);
   set($("once-matches"), many(some.length, "key"));
   const left = Object.values(state.results.totals).reduce((sum, each) => sum + each, 0) - state.results.rows.length;
@@ -53,6 +57,8 @@ export function paint(focus = narrowed) {
     : some.length > SHOWN ? `The first ${SHOWN} of ${count(some.length)}; choose a state above to see fewer.`
     : left > 0 ? `There are about ${count(left)} more records: of keys that are done, or that were not read.` : "");
 }
+
+const isOf = (which, record) => which === "all" || (which === NEEDS ? isNeedy(record) : record.state === which);
 
 function paintNames(names) {
   const make = ([name]) => h("article", "card", h("b", "mono", shown(name)), h("div", "stack"), h("div", "counts"));
@@ -66,17 +72,17 @@ function paintNames(names) {
 }
 
 function paintStates(all) {
-  const some = Object.keys(STATES).filter((key) => all.some((record) => record.state === key));
+  const some = [NEEDS, ...Object.keys(STATES)].filter((key) => all.some((record) => isOf(key, record)));
   if (!some.includes(chosen)) chosen = "all";
-  const word = (key) => (key === "all" ? "All" : STATES[key][0].toUpperCase() + STATES[key].slice(1));
+  const word = (key) => (key === "all" ? "All" : key === NEEDS ? "Needs a look" : STATES[key][0].toUpperCase() + STATES[key].slice(1));
   const make = (key) => button("chip", h("span", "", word(key)), () => {
     chosen = key;
     paint();
   });
-  list($("states"), ["all", ...some], (key) => key, make, (chip, key) => {
+  list($("states"), [...some.slice(0, 1), "all", ...some.slice(1)], (key) => key, make, (chip, key) => {
     chip.setAttribute("aria-pressed", String(chosen === key));
     if (!chip.children[1]) chip.append(" ", h("b"));
-    set(chip.children[1], key === "all" ? "" : count(all.filter((record) => record.state === key).length));
+    set(chip.children[1], key === "all" ? "" : count(all.filter((record) => isOf(key, record)).length));
   });
 }
 

@@ -14,6 +14,8 @@ export const state = {
   at: 0, // when the latest look ended
   sum: null,
   rows: new Map(), // by id, which is kind/name
+  verdict: null,
+  minutes: null, // of the four figures, one sample every five seconds
   problems: [],
   results: { counts: {}, totals: {}, rows: [], refused: "" },
   findings: [],
@@ -116,7 +118,7 @@ function take(answer, open) {
     return;
   }
   Object.assign(state, { run: answer.run, number: answer.number, at: answer.at, sum: answer.sum });
-  for (const part of ["problems", "results", "findings", "audit"]) if (answer[part]) state[part] = answer[part];
+  for (const part of ["verdict", "minutes", "problems", "results", "findings", "audit"]) if (answer[part]) state[part] = answer[part];
   takeRows(answer);
   if (open === state.open && "details" in answer) {
     state.details = answer.details;
