@@ -309,6 +309,7 @@ class Scripts(Pair):
             "ttl_ms": chance.choice(TTLS_MS),
             "by": "me:1",
             "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
+            "least_fence": chance.choice((0, 0, self.now_us - 1000)),
             "reason": "be cause",
             "from": chance.choice((0, self.now_us)),
             "max_shown": chance.choice((0, 1, 100)),

@@ -179,10 +179,9 @@ class Engine(Scripts):
             + f"{inbox or 'inbox:' + token} control:{token} {label}".encode(),
         )
 
-    def revoke(self, up_to_fence, reason="test", start=0):
-        *answer, self.next_start = self.run(
-            "revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start}, by="web-1:7"
-        )
+    def revoke(self, up_to_fence, reason="test", start=0, least_fence=0):
+        bounds = {"up_to_fence": up_to_fence, "least_fence": least_fence, "from": start}
+        *answer, self.next_start = self.run("revoke", reason=reason, by="web-1:7", **bounds)
         return answer
 
     def adopt(self, token, control="control:new", label="new"):

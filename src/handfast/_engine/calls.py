@@ -309,9 +309,12 @@ class PermitRequest(Request):
         """
         return self._call(RESIZE, limit, encode_label(by))
 
-    def revoke(self, up_to_fence: int, reason: str, start: int = 0, by: str = "") -> Call:
-        """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
-        return self._call(REVOKE, up_to_fence, reason, start, encode_label(by))
+    def revoke(self, up_to_fence: int, reason: str, start: int = 0, by: str = "", least_fence: int = 0) -> Call:
+        """Take away the leases with a fence from ``least_fence`` to ``up_to_fence``, in the order of their ends.
+
+        ``start``: the lease end to begin at.
+        """
+        return self._call(REVOKE, up_to_fence, reason, start, encode_label(by), least_fence)
 
     def hold(
         self, ttl_ms: int, grace_ms: int, reason: str, by: str, *, shown_us: int = ANY_HOLD, start: int = 0

@@ -153,33 +153,39 @@ def who_is_there(request: Request) -> Steps[tuple[str, LockStatus]]:
     return part.name, found
 
 
-def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int = 0) -> Steps[int]:
-    """Take away the leases granted up to that fence, by default all that exist now, and return their number.
+def force_release(
+    request: PermitRequest, reason: str, by: str, up_to_fence: int = 0, least_fence: int = 0
+) -> Steps[int]:
+    """Take away the leases with a fence up to that one, by default all that exist now, and return their number.
 
-    ``by`` is the label of the operator's client. The fence bounds the leases that are taken, so a call that is sent
-    again cannot hurt later holders. If the first copy of it has taken them, and its reply was lost, the second one finds none: the
-    action that the server has noted tells then, and the number is 1.
+    With the same number as ``least_fence``, take the one lease that has it. ``by`` is the label of the operator's client.
+    The fences bound the leases that are taken, so a call that is sent again cannot hurt later holders. If the first copy of
+    it has taken them, and its reply was lost, the second one finds none: the action that the server has noted tells then,
+    and the number is 1.
     """
-    if not up_to_fence:
+    before = None
+    if least_fence or not up_to_fence:
         seen: Answer = yield request.inspect(0)
-        _, now_us, fence, *_ = seen.fields
+        _, now_us, fence, *_, noted, _holders, _waiters = seen.fields
+        # An operator may take several leases for the same reason: the note of an earlier one must not count.
+        before = last_action(noted)
         # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
-        up_to_fence = max(now_us, fence)
+        up_to_fence = up_to_fence or max(now_us, fence)
     count, more, start, again = 0, 1, 0, False
     while more:
-        answer: Answer = yield request.revoke(up_to_fence, reason, start, by)
+        answer: Answer = yield request.revoke(up_to_fence, reason, start, by, least_fence)
         _, revoked, more, start = answer.fields
         count += revoked
         again = again or answer.again
     if again and not count:
-        count = int((yield from _is_noted(request, "force_release", by, reason)))
+        count = int((yield from _is_noted(request, before, "force_release", by, reason)))
     return count
 
 
-def _is_noted(request: PermitRequest, *act: str) -> Steps[bool]:
-    """Return whether the last act on a name that was noted is this one: what, by whom, why."""
+def _is_noted(request: PermitRequest, before: OperatorAction | None, *act: str) -> Steps[bool]:
+    """Return whether the last act on a name that was noted is this one, and not ``before``: what, by whom, why."""
     noted = (yield from status(request)).last
-    return noted is not None and (noted.what, noted.by, noted.why) == act
+    return noted is not None and noted != before and (noted.what, noted.by, noted.why) == act
 
 
 def hold(request: PermitRequest, ttl_ms: int, reason: str, by: str) -> Steps[int]:
@@ -234,7 +240,7 @@ def unhold(request: PermitRequest, reason: str, by: str, shown_us: int | None = 
         again, is_other = again or answer.again, answer.fields[0] == b"other"
         was_held, more = (0, 0) if is_other else answer.fields[1:]
         ended = ended or bool(was_held)
-    if ended or (again and (yield from _is_noted(request, "unhold", by, reason))):
+    if ended or (again and (yield from _is_noted(request, None, "unhold", by, reason))):
         return "done"
     return "nothing" if not is_other else "unknown" if again else "other"
 

@@ -90,7 +90,7 @@ MISTAKES = {
     ),
     "a revocation spares those who came late": (
         LockMachine,
-        script(["REVOKE"], ("struct.unpack('<d', its_record) > up_to_fence", "struct.unpack('<d', its_record) > 9")),
+        script(["REVOKE"], ("its_fence > up_to_fence", "its_fence > 9")),
     ),
     "small requests overtake in the queue": (SemaphoreMachine, script(ALL, (FIRST, FIRST_THAT_FITS))),
     "a newcomer overtakes": (

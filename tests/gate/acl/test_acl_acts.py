@@ -25,7 +25,7 @@ USER = {"by": "me", "reason": "test"}
 PERMITS = {
     "hold": {"times": doubles(60_000, 5_000, ANY, 0), **USER, "owner": OWNER},
     "unhold": {"times": doubles(0, -1, ANY, 0), **USER, "owner": OWNER},
-    "revoke": {"up_to_fence": 2**52, "reason": "test", "from": 0, "by": "me"},
+    "revoke": {"up_to_fence": 2**52, "reason": "test", "from": 0, "by": "me", "least_fence": 0},
     "resize": {"limit": 5, "by": "me"},
     "resize to none": {"limit": 0, "by": "me"},
 }

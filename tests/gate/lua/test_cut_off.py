@@ -9,7 +9,9 @@ from handfast._engine.packing import doubles, read_reply
 from handfast._engine.script import load
 from tests._support.engine import CALLER, NOW_US, TTL_MS, WAIT_MS, hget, runs_through, weight_of
 
-SHORT_WAYS = {
+REVOKE, FENCES = {"reason": "test", "from": 0, "by": "me"}, ("least_fence", "up_to_fence")
+
+FEW_HOLDERS = {
     "acquire free": ("acquire", {"token": "new", "weight": 2}, []),
     "acquire full": ("acquire", {"token": "new", "weight": 2}, [("a", 2), ("b", 2)]),
     "acquire beside others": ("acquire", {"token": "new", "weight": 1}, [("a", 2), ("b", 1)]),
@@ -18,6 +20,7 @@ SHORT_WAYS = {
     "confirm alone": ("confirm", {"token": "a"}, [("a", 2)]),
     "adopt alone": ("adopt", {"token": "a", "owner": "control:new me"}, [("a", 2)]),
     "adopt beside others": ("adopt", {"token": "b", "owner": "control:new me"}, [("a", 2), ("b", 1)]),
+    "revoke one beside others": ("revoke", REVOKE | dict.fromkeys(FENCES, NOW_US + 2), [("a", 2), ("b", 1), ("c", 1)]),
 }
 """Calls, and the holders before."""
 
@@ -48,7 +51,8 @@ CALLS = {
     "unhold": ("hold", UNHOLD),
     "unhold, of the one that was shown": ("hold", UNHOLD | {"shown_us": NOW_US + HOLD_MS * 1000}),
     "hold, asking": ("hold", {"ttl_ms": TTL_MS, "grace_ms": 0, "by": "me", "reason": "test", "owner": "- - me"}),
-    "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),
+    "revoke": ("revoke", REVOKE | {"up_to_fence": 1 << 52, "least_fence": 0}),
+    "revoke one": ("revoke", REVOKE | dict.fromkeys(FENCES, NOW_US + 1)),
 }
 USUAL = {"ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100, "ticket": 0}
 USUAL |= {"weight": 1, "limit": 4, "claim_ms": TTL_MS, "caller": CALLER}
@@ -79,10 +83,10 @@ def inbox(request):
     return inbox
 
 
-@pytest.mark.parametrize("call", [*CALLS, *SHORT_WAYS])
+@pytest.mark.parametrize("call", [*CALLS, *FEW_HOLDERS])
 def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, inbox, call):
     """A count may be too high while the name is in use, never too low."""
-    verb, special, *before = (CALLS | SHORT_WAYS)[call]
+    verb, special, *before = (CALLS | FEW_HOLDERS)[call]
     script = load(f"permit_{verb}")
     engine = make(4)
     engine.lost = True

@@ -273,8 +273,9 @@ class Walk:
             return engine.resize(limit), model.resize(limit)
         if order == "revoke":
             up_to = self.random.choice([0, self.latest, self.fences.get(token, 0)])
-            revoked = [token for token in model.holders if self.fences[token] <= up_to and model.live(token)]
-            reply = engine.revoke(up_to)
+            least = self.random.choice([0, up_to])
+            revoked = [one for one in model.holders if least <= self.fences[one] <= up_to and model.live(one)]
+            reply = engine.revoke(up_to, least_fence=least)
             assert reply[1] == len(revoked)
             return reply, model.revoke(revoked)
         if order == "lease ends" and token in model.holders:

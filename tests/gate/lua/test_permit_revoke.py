@@ -1,4 +1,7 @@
-"""permit_revoke: leases up to a fence are taken away, a thousand a call, and their holders are sent a message."""
+"""permit_revoke: leases up to a fence, or the one with a fence, are taken away, a thousand looked at in a call.
+
+Their holders are sent a message.
+"""
 
 from __future__ import annotations
 
@@ -70,14 +73,95 @@ def test_a_name_that_lost_its_count_is_handed_over(make, listening):
     assert engine.holders() == ["t2"]
 
 
+# --- one lease
+
+
+def revoke_one(engine, fence, **options):
+    return engine.revoke(fence, least_fence=fence, **options)
+
+
+def test_the_lease_with_a_fence_is_taken_wherever_it_stands(make, listening):
+    for which, token in enumerate(("t1", "t2", "t3", "t4")):
+        engine = make(4)
+        controls = listening("t1", "t2", "t3", "t4")
+        for one in ("t1", "t2", "t3", "t4"):
+            engine.acquire(one)
+        assert revoke_one(engine, NOW_US + which, reason="hangs") == ["revoked", 1, 0]
+        assert received(controls) == f"revoked {token} hangs"
+        assert silent(controls)
+        assert token not in engine.holders()
+        stored = engine.stored()
+        assert (len(stored.holders), stored.used, [*stored.tombstones]) == (3, 3, [token])
+        assert engine.release(token) == ["lost"]
+        engine.client.flushall()
+
+
+def test_a_fence_that_no_lease_has_takes_and_notes_nothing(make, raw):
+    engine = make(2)
+    for token in ("t1", "t2", "waits"):
+        engine.acquire(token)
+    before = engine.dump()
+    for fence in (1, NOW_US - 1, NOW_US + 2, 2**53):
+        assert revoke_one(engine, fence) == ["revoked", 0, 0]
+    assert engine.dump() == before
+    assert not raw.hexists(engine.key("state"), "last")
+
+
+def test_one_lease_is_taken_at_maxmemory_and_its_waiter_is_served(make, listening, raw):
+    engine = make(2)
+    listening("waits")
+    for token in ("t1", "t2", "waits"):
+        engine.acquire(token)
+    raw.config_set("maxmemory", 1)
+    assert revoke_one(engine, NOW_US + 1) == ["revoked", 1, 0]
+    assert sorted(engine.holders()) == ["t1", "waits"]
+
+
+def test_one_of_two_leases_that_has_expired_is_swept_and_not_revoked(make, clock, listening):
+    engine = make(2)
+    controls = listening("t1", "t2")
+    engine.acquire("t1", ttl=2 * TTL_MS)
+    engine.acquire("t2")
+    clock.now_us += TTL_US
+    assert revoke_one(engine, NOW_US + 1) == ["revoked", 0, 0]
+    assert silent(controls)
+    assert engine.holders() == ["t1"]
+
+
+def test_a_lease_without_a_record_is_not_the_one_that_is_meant(make):
+    engine = make(2)
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.lose_record("t2")
+    assert revoke_one(engine, NOW_US + 1) == ["revoked", 0, 0]
+    assert sorted(engine.holders()) == ["t1", "t2"]
+
+
+def test_of_a_name_that_lost_its_count_no_lease_is_known_by_its_fence(make):
+    engine = make(2)
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.lose("state")
+    assert revoke_one(engine, NOW_US + 1) == ["revoked", 0, 0]
+    assert engine.holders() == ["t2"]
+
+
+def test_one_lease_is_found_behind_thousands(rw):
+    rw.add_holders(1500, fence=5, ends_us=NOW_US + 10**9, step_us=1)
+    rw.add_holders(1, fence=7, ends_us=NOW_US + 2 * 10**9)
+    rw.add_holders(600, fence=8, ends_us=NOW_US + 3 * 10**9, step_us=1)
+    assert revoke_all(rw, 7, least_fence=7) == [0, 1, 0]
+    assert rw.stored().used == len(rw.holders()) == 2100
+
+
 # --- more than a thousand leases
 
 
-def revoke_all(engine, up_to_fence):
+def revoke_all(engine, up_to_fence, least_fence=0):
     """Return how many leases each call took, until there was no more to do."""
     counts, more, start = [], 1, 0
     while more:
-        _, count, more = engine.revoke(up_to_fence, start=start)
+        _, count, more = engine.revoke(up_to_fence, start=start, least_fence=least_fence)
         counts.append(count)
         start = engine.next_start
     return counts

@@ -68,6 +68,17 @@ def test_a_second_revoke_spares_the_next_holder(a):
     assert a.holders() == ["t2"]
 
 
+def test_a_late_revoke_of_one_lease_spares_the_next_holder_and_those_beside_it(make):
+    engine = make(3)
+    for token in ("t1", "t2", "t3"):
+        engine.acquire(token)
+    engine.release("t2")
+    engine.acquire("t4")
+    with unchanged(engine):
+        assert engine.revoke(NOW_US + 1, least_fence=NOW_US + 1) == ["revoked", 0, 0]
+    assert sorted(engine.holders()) == ["t1", "t3", "t4"]
+
+
 @pytest.mark.parametrize(
     ("calls", "reply"),
     [

@@ -436,8 +436,42 @@ def test_force_release_names_the_latest_grant_that_it_saw():
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
     assert b"$7\r\n1000000\r\n" in effects[1].args
     for effect, start in zip(effects[1:], (0, 9), strict=True):
-        assert effect.args.endswith(bulk(start) + bulk("web-1:7"))
+        assert effect.args.endswith(bulk(start) + bulk("web-1:7") + bulk(0))
     assert count == 1
+
+
+NOTE = doubles(1_000_000) + b"force_release web-1:7 why"
+
+
+def seen(noted):
+    return Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, 1, 0, noted, [], []])
+
+
+@pytest.mark.parametrize(
+    ("noted", "count"),
+    [
+        pytest.param(b"", 0, id="nothing"),
+        pytest.param(NOTE, 0, id="an earlier act for the same reason"),
+        pytest.param(doubles(1_000_001) + NOTE[8:], 1, id="this act"),
+        pytest.param(doubles(1_000_001) + b"force_release web-1:7 why not", 0, id="another act"),
+    ],
+)
+def test_a_single_release_that_is_sent_again_finds_out_by_a_note_that_is_new(noted, count):
+    effects, found = perform(
+        force_release(permits(), "why", "web-1:7", 42, least_fence=42),
+        seen(NOTE),
+        Answer(1.0, [b"revoked", 0, 0, 0], True),
+        seen(noted),
+    )
+    assert verbs(effects) == ["inspect", "revoke", "inspect"]
+    assert effects[1].args.endswith(bulk(42) + bulk("why") + bulk(0) + bulk("web-1:7") + bulk(42))
+    assert found == count
+
+
+def test_a_single_release_that_was_sent_once_needs_no_note():
+    answers = seen(NOTE), Answer(1.0, [b"revoked", 1, 0, 0])
+    effects, count = perform(force_release(permits(), "why", "web-1:7", 42, least_fence=42), *answers)
+    assert (verbs(effects), count) == (["inspect", "revoke"], 1)
 
 
 def test_a_downgrade_repeats_while_waiters_are_left_and_changes_the_request():

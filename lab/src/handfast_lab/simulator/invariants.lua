@@ -363,15 +363,19 @@ local function check_overtaken(name, state, reply, caller, argv, is_cut, now)
   check_asked(name, state, grace_ms, reply[2], caller, is_cut, now)
 end
 
--- A lease ends only by its owner, by its deadline, by a revoke whose fence is not smaller, or at the end of the time that a
--- request that overtakes has left it.
+-- A lease ends only by its owner, by its deadline, by a revoke between whose fences its own is, or at the end of the time
+-- that a request that overtakes has left it.
 local function check_kept(name, state, script, caller, argv, now)
-  local bound = script == 'permit_revoke' and tonumber(argv[1]) or -1
+  local most, least = -1, 0
+  if script == 'permit_revoke' then
+    most, least = tonumber(argv[1]), tonumber(argv[5])
+  end
   for token, deadline in pairs(name.held) do
     if deadline > now and not state.holders.scores[token] and token ~= caller and not name.torn then
       local asks = script == 'permit_overtake' or script == 'permit_hold'
       local is_over = asks and (name.asked[token] or math.huge) <= now or token == HOLD
-      if name.granted[token] and name.granted[token] > bound and not is_over then
+      local granted = name.granted[token]
+      if granted and (granted > most or granted < least) and not is_over then
         complain('kept', name, '%s lost its lease with %.0f us left', token, deadline - now)
       end
     end

@@ -94,9 +94,16 @@ PLANTED = (
     Planted(
         "force_release takes newer leases",
         "permit_revoke",
-        "token == HOLD or its_record and struct.unpack('<d', its_record) > up_to_fence",
-        "token == HOLD",
+        "token == HOLD or its_fence < least_fence or its_fence > up_to_fence",
+        "token == HOLD or its_fence < least_fence",
         "a repeated force_release takes the leases granted after it",
+    ),
+    Planted(
+        "force_release of one lease takes older ones",
+        "permit_revoke",
+        "token == HOLD or its_fence < least_fence or its_fence > up_to_fence",
+        "token == HOLD or its_fence > up_to_fence",
+        "of several holders, those who came before the one that hangs lose their leases, too",
     ),
     Planted(
         "a lock that is released early does not rest",
