@@ -89,6 +89,7 @@ async def test_the_rest_of_what_locks_can_do(client):
     assert (await client.lock("a").status()).holders == ()
     assert not await client.lock("a").locked()
     assert await client.lock("a").force_release() == 0
+    assert await client.semaphore("a", 4).force_release(fence=5) == 0
 
 
 async def test_what_is_done_once_is_done_each_time(api, client):

@@ -77,6 +77,22 @@ async def test_an_operator_whose_reply_is_lost_learns_what_was_done(far, proxy, 
 
 
 @lost
+async def test_an_operator_who_takes_one_lease_after_the_other_learns_which_were_taken(far, proxy, raw, here, what):
+    """All for one reason: the note of the lease before must not count for one that its holder has released."""
+    semaphore = far.semaphore("a", 3)
+    leases = [await here.semaphore("a", 3).acquire() for _ in range(3)]
+    for lease in leases[:2]:
+        fault = getattr(proxy, what)(CALLS["revoke"])
+        assert await semaphore.force_release(reason="hangs", fence=lease.fence) == 1
+        assert fault.spent
+    await leases[2].release()
+    fault = getattr(proxy, what)(CALLS["revoke"])
+    assert await semaphore.force_release(reason="hangs", fence=leases[2].fence) == 0
+    assert fault.spent
+    assert [await lease.release() for lease in leases[:2]] == [False, False]
+
+
+@lost
 async def test_a_lost_try_is_sent_again(far, proxy, raw, what):
     first = getattr(proxy, what)(CALLS["acquire"])
     lease = await far.lock("a").try_acquire()

@@ -175,6 +175,24 @@ def test_a_token_moves_between_them_and_a_lease_is_taken_by_force(pair, name):
     assert second("give('b')") is False
 
 
+def test_of_holders_of_both_versions_one_loses_its_lease_and_the_others_go_on(peers, api, name):
+    """The earlier version sends its own script, which takes all leases up to a fence; and it reads both in the status."""
+    this, earlier, semaphore = peers["this", api], peers["earlier", api], f"client.semaphore({name!r}, 4)"
+    fences = {}
+    for key, peer in zip("abcd", (earlier, this, earlier, this), strict=True):
+        fences[key] = peer(f"keep({key!r}, {semaphore}.acquire())")
+    assert this(f"done({semaphore}.force_release(fence={fences['c']}, reason='a test'))") == 1
+    eventually(lambda: earlier("kept['c'].lost"))
+    assert not earlier("kept['a'].lost")
+    assert not this("kept['b'].lost or kept['d'].lost")
+    assert earlier("give('c')") is False
+    assert earlier(f"done({semaphore}.status()).last.why") == "a test"
+    assert earlier(f"done({semaphore}.force_release(up_to_fence={fences['b']}))") == 2
+    eventually(lambda: this("kept['b'].lost"))
+    assert not this("kept['d'].lost")
+    assert [earlier("give('a')"), this("give('b')"), this("give('d')")] == [False, False, True]
+
+
 def test_a_limiter_admits_both_under_one_rate_in_one_order(pair, name):
     first, second = pair
     few, slow = f"client.limiter({name!r}, '3/min')", f"client.limiter({name + '2'!r}, '1/50ms')"

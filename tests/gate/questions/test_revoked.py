@@ -1,4 +1,7 @@
-"""A `force_release` or a `preempt` ends the holder, the next caller is in at once, and a loop stands again."""
+"""A `force_release` or a `preempt` ends the holder, the next caller is in at once, and a loop stands again.
+
+With the fence of this holder, a `force_release` ends no holder beside it; with another fence, none.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def applies(row, api):
 
 
 @pytest.mark.usefixtures("short_ticks")
-@pytest.mark.parametrize("way", ["force_release", "preempt"])
+@pytest.mark.parametrize("way", ["force_release", "fence", "preempt"])
 async def test_revoked(request, there, row, visit, way):
     if way == "preempt" and row.of != "lock":
         pytest.skip("a lock alone has a preempt()")
@@ -26,7 +29,15 @@ async def test_revoked(request, there, row, visit, way):
     one = visit()
     assert await one.enters()
     await until_listening(raw)
-    if way == "force_release":
+    beside = None
+    if way == "fence":
+        (holder,) = (await asyncio.to_thread(taker.status)).holders
+        beside = await asyncio.to_thread(row.make(there).acquire) if row.room > 1 else None
+        assert await asyncio.to_thread(taker.force_release, fence=holder.fence - 1) == 0
+        assert one.inside
+        revoked = await asyncio.to_thread(taker.force_release, reason="it hangs", fence=holder.fence)
+        assert revoked == 1
+    elif way == "force_release":
         revoked = await asyncio.to_thread(taker.force_release, reason="it hangs")
         assert revoked == 1
     else:
@@ -42,4 +53,7 @@ async def test_revoked(request, there, row, visit, way):
         again = visit()
         assert await again.enters(), repr(again.error)
         assert await again.leaves() is None
+    if beside is not None:
+        assert await asyncio.to_thread(beside.release) is True
+    if not row.loop:
         await until(lambda: not row.busy(there))

@@ -24,30 +24,44 @@ class Revocable(Named):
     _driver: SyncDriver
     _request: PermitRequest
 
-    def force_release(self, *, reason: str = "released by force", up_to_fence: int | None = None) -> int:
-        """Revoke the leases of all current holders and hand over to the next waiters.
+    def force_release(
+        self, *, reason: str = "released by force", up_to_fence: int | None = None, fence: int | None = None
+    ) -> int:
+        """Revoke the leases of all current holders, or of one of them, and hand over to the next waiters.
 
         Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the
         reason. That does not undo or stop writes on their way; only a fence that the protected resource checks refuses
         those.
 
+        Example:
+            for holder in semaphore.status().holders:
+                if holder.label == "gpu-7:4711":
+                    semaphore.force_release(fence=holder.fence, reason="hangs")
+
         Args:
             reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
             up_to_fence: Revoke only leases with this fence or a smaller one, from 1 to 2**53: those that a status has
                 shown, and none that came since. None revokes all that there are now.
+            fence: Revoke only the lease with this fence, from 1 to 2**53, of the holder that a status has shown. A lease whose
+                fence the server has evicted, shown as 0, can't be chosen. Not together with ``up_to_fence``.
 
         Returns:
-            How many leases were revoked.
+            How many leases were revoked. With ``fence``: 1, or 0 if that lease has ended.
 
         Raises:
-            TypeError: ``reason`` is no str, or ``up_to_fence`` no int.
-            ValueError: ``reason`` is empty or too long, or ``up_to_fence`` is out of range.
+            TypeError: ``reason`` is no str, or a fence no int.
+            ValueError: ``reason`` is empty or too long, a fence is out of range, or both fences are given.
             ServerRefused: The server refused, for example for lack of permissions.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        fence = 0 if up_to_fence is None else check_int(up_to_fence, "up_to_fence", MAX_FENCE)
-        steps = admin.force_release(self._request, check_reason(reason), self._driver.label, fence)
+        if fence is not None and up_to_fence is not None:
+            raise ValueError("fence is of one lease, up_to_fence of all up to it; give one of them")
+        most = 0 if up_to_fence is None else check_int(up_to_fence, "up_to_fence", MAX_FENCE)
+        single = 0 if fence is None else check_int(fence, "fence", MAX_FENCE)
+        steps = admin.force_release(
+            self._request, check_reason(reason), self._driver.label, single or most, least_fence=single
+        )
         return self._driver.run(steps, self.name)
 
 
