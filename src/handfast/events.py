@@ -183,7 +183,7 @@ class Operated(NameEvent):
     count: int | None
     """How many leases it concerned."""
     fence: int | None
-    """Up to which fence leases were taken."""
+    """Up to which fence leases were taken, or with `single` the fence of the lease."""
     rates: str | None = None
     """The rates that were set; empty where each client brings its own again."""
     permits: int | None = None
@@ -192,6 +192,8 @@ class Operated(NameEvent):
     """For how many seconds a name was put on hold or paused."""
     now: bool = False
     """Whether the holders were asked to end."""
+    single: bool = False
+    """Whether only the lease with this fence was taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -262,11 +262,12 @@ class AuditEntry:
         by: The label of the client that did it.
         why: The reason.
         count: How many leases it concerned; None where that says nothing.
-        fence: Up to which fence leases were taken; None where none were.
+        fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
         rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
         permits: The limit that was set; None where none was.
         duration: For how many seconds a name was put on hold or paused; None where it was not.
         now: Whether the holders were asked to end.
+        single: Whether only the lease with this fence was taken.
     """
 
     id: str
@@ -282,6 +283,7 @@ class AuditEntry:
     permits: int | None = None
     duration: float | None = None
     now: bool = False
+    single: bool = False
 
     def __str__(self) -> str:
         """Return a line for a log: ``2026-11-28 03:00:00 UTC: hold lock 'a' for 60 s by ann@web-1: hangs``."""
@@ -294,6 +296,8 @@ class AuditEntry:
             words.append(f"for {self.duration:,g} s")
         if self.now:
             words.append("now")
+        if self.single:
+            words.append(f"with fence {self.fence}")
         return f"{self.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(words)} by {self.by}: {self.why}"
 
 

@@ -27,6 +27,9 @@ MAX_ENTRIES = 10_000
 NUMBERS = ("count", "fence", "permits", "duration_ms")
 """The fields of an entry that are whole numbers."""
 
+FLAGS = ("now", "single")
+"""The fields of an entry that are there or not. Clients pass over fields that they do not know."""
+
 KEPT_MS = 90 * 86_400_000
 """How long they are kept after the last one, in milliseconds."""
 
@@ -69,5 +72,6 @@ def _entry(number: bytes, words: list[bytes]) -> AuditEntry:
     plain = {name: fields.get(name, "") for name in ("what", "kind", "name", "by", "why")}
     numbers: dict[str, Any] = {name: int(fields[name]) if fields.get(name, "").isdigit() else None for name in NUMBERS}
     duration_ms = numbers.pop("duration_ms")
-    values: dict[str, Any] = {"duration": None if duration_ms is None else duration_ms / 1000, "now": "now" in fields}
+    values: dict[str, Any] = {"duration": None if duration_ms is None else duration_ms / 1000}
+    values |= {name: name in fields for name in FLAGS}
     return AuditEntry(shown, at, **plain, **numbers, **values, rates=fields.get("rates"))

@@ -40,6 +40,7 @@ async def test_an_entry_has_the_values_that_were_set(here):
         {"what": "resize", "kind": "semaphore", "permits": 8},
         {"what": "hold", "kind": "lock", "duration": timedelta(hours=3), "now": True},
         {"what": "pause", "kind": "limiter", "duration": 1.5},
+        {"what": "release", "kind": "semaphore", "count": 1, "fence": 17, "single": True},
     ]
     for fields in given:
         await here.note(name="a", reason="trial", **fields)
@@ -50,7 +51,9 @@ async def test_an_entry_has_the_values_that_were_set(here):
         (None, 8, None, False),
         (None, None, 10_800.0, True),
         (None, None, 1.5, False),
+        (None, None, None, False),
     ]
+    assert [one.single for one in entries] == [one.single for one in seen] == [False] * 5 + [True]
     assert [(one.rates, one.permits, one.duration, one.now) for one in seen] == [
         (one.rates, one.permits, one.duration, one.now) for one in entries
     ]
@@ -60,6 +63,7 @@ async def test_an_entry_has_the_values_that_were_set(here):
         "resize semaphore 'a' to 8 permits",
         "hold lock 'a' for 10,800 s now",
         "pause limiter 'a' for 1.5 s",
+        "release semaphore 'a' with fence 17",
     ]
 
 
@@ -117,6 +121,7 @@ async def test_what_others_have_written_there_is_read_as_far_as_it_goes(here, ra
         ({"what": "hold", "name": "a", "kind": ""}, ValueError),
         ({"what": "hold", "name": "a", "count": -1}, ValueError),
         ({"what": "hold", "name": "a", "fence": 1.5}, TypeError),
+        ({"what": "release", "name": "a", "single": True}, ValueError),
     ],
 )
 async def test_what_is_no_entry_is_refused(here, options, error):

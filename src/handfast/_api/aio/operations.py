@@ -161,6 +161,7 @@ class AsyncOperations:
         permits: int | None = None,
         duration: Duration | None = None,
         now: bool = False,
+        single: bool = False,
     ) -> None:
         """Write into the audit what an operator has done, after it was done: see `audit`.
 
@@ -177,20 +178,23 @@ class AsyncOperations:
             kind: What it is the name of.
             reason: Why: 1 to 1,000 bytes of UTF-8.
             count: How many leases it concerned; None where that says nothing.
-            fence: Up to which fence leases were taken; None where none were.
+            fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
             rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
             permits: The limit that was set; None where none was.
             duration: For how long a name was put on hold or paused, in seconds (a number or a timedelta), from 0.001 s to 366
                 days; None where it was not.
             now: Whether the holders were asked to end.
+            single: Whether only the lease with this fence was taken.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: An argument is out of range.
+            ValueError: An argument is out of range, or ``single`` comes without ``fence``.
             ServerRefused: The server refused, for example for lack of permissions.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        if single and fence is None:
+            raise ValueError("single says that one lease was taken; give its fence, too")
         utf8(what, "what", MAX_REASON_BYTES)
         utf8(kind, "kind", MAX_REASON_BYTES)
         utf8(name, "a name")
@@ -205,12 +209,21 @@ class AsyncOperations:
             given["duration_ms"] = milliseconds(duration, "duration")
         if now:
             given["now"] = 1
+        if single:
+            given["single"] = 1
         fields = {"what": what, "kind": kind, "name": name, "by": self._driver.label, "why": check_reason(reason)}
         await self._driver.run(auditing.note(self._namespace, {**fields, **given}), name)
         if (dispatcher := self._driver.events.dispatcher) is not None:
             seconds = None if duration is None else int(given["duration_ms"]) / 1000
             dispatcher.operated(
-                **fields, count=count, fence=fence, rates=rates, permits=permits, duration=seconds, now=now
+                **fields,
+                count=count,
+                fence=fence,
+                rates=rates,
+                permits=permits,
+                duration=seconds,
+                now=now,
+                single=single,
             )
 
     async def audit(
