@@ -87,11 +87,12 @@ class Named(NamedTuple):
         """The name as it is shown."""
         return shown_name(self.kind, self.name, self.parts)
 
-    def release(self, client: Handfast, *, reason: str, fence: int) -> Done:
-        """Take the leases up to a fence: those that came later are safe. 0 takes all."""
-        steps = admin.force_release(self._permits(client), _needed(reason), client._driver.label, fence)  # noqa: SLF001
+    def release(self, client: Handfast, *, reason: str, fence: int, single: bool = False) -> Done:
+        """Take the leases up to a fence: those that came later are safe. 0 takes all. With ``single``, take the lease with it."""
+        label, least = client._driver.label, fence if single else 0  # noqa: SLF001 -- as below
+        steps = admin.force_release(self._permits(client), _needed(reason), label, fence, least_fence=least)
         count = client._driver.run(steps, self.shown)  # noqa: SLF001 -- the same for all kinds, and for all parts
-        return self._done(client, "release", reason, count, count=count, fence=fence or None)
+        return self._done(client, "release", reason, count, count=count, fence=fence or None, single=single)
 
     def hold(self, client: Handfast, *, seconds: float, reason: str, version: str = "") -> Done:
         """Put the name on hold. With a version, only in place of the hold of this version; `NO_VERSION` if none was shown.

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,8 @@ from rich.cells import cell_len
 
 from handfast import Handfast, Holder, LockStatus, Waiter
 from handfast._watch.rows import Row
-from handfast.cli.operate import table, words
+from handfast.cli.operate import looking, table, words
+from handfast.cli.operate import release as module
 from handfast.cli.operate.ls import command as ls
 from handfast.cli.operate.release import command as release
 from handfast.cli.operate.show import command as show
@@ -388,6 +390,8 @@ def test_release_takes_all_leases_of_a_name_of_any_kind(call, hf, kind, take):
             "released": 2,
             "up_to_fence": max(lease.fence for lease in leases),
             "reason": "stuck",
+            "fence": None,
+            "label": None,
         }
     ]
     assert [lease.release() for lease in leases] == [False, False]
@@ -449,6 +453,89 @@ def test_release_up_to_a_fence_spares_a_later_lease(call, hf):
         assert (done.exit_code, done.stdout) == (1, "")
         assert f"nothing was taken: 'a' has no lease up to fence {old.fence}" in done.stderr
         lease.extend(30)
+
+
+# --- release of one holder
+
+
+@pytest.fixture
+def four(server, raw):
+    """Four leases of a semaphore, of clients with a label each."""
+    clients = [Handfast(server.url, label=f"gpu-{number}:7") for number in range(4)]
+    yield [client.semaphore("gpu", 4).acquire() for client in clients]
+    for client in clients:
+        client.close(release=True)
+
+
+@pytest.mark.parametrize("which", [0, 2, 3])
+def test_release_of_one_holder_says_which_and_spares_the_others(call, hf, four, which):
+    taken, others = four[which], [lease for lease in four if lease is not four[which]]
+    words = ["gpu", "--reason", "hangs", "--yes", "--fence", str(taken.fence)]
+    done = call(release, *words, "--label", "ops@bastion")
+    labels = [f"'gpu-{number}:7'" for number in range(4) if number != which]
+    assert done.exit_code == 0, done.stderr
+    text, _, next_text = done.stdout.partition("; now held by ")
+    assert text == f"released semaphore 'gpu': the lease of 'gpu-{which}:7' with fence {taken.fence} taken"
+    assert sorted(next_text.strip().split(", ")) == labels
+    eventually(lambda: taken.lost)
+    for lease in others:
+        lease.extend(30)
+    (entry,) = hf.audit()
+    assert (entry.what, entry.count, entry.fence, entry.single) == ("release", 1, taken.fence, True)
+    assert (entry.name, entry.by, entry.why) == ("gpu", "ops@bastion", "hangs")
+    again = call(release, *words)
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr == f"handfast: nothing was taken: 'gpu' has no lease with fence {taken.fence}\n"
+    assert len(hf.audit()) == 1
+
+
+def test_the_audit_distinguishes_a_release_up_to_a_fence_from_that_of_one(call, hf, four):
+    call(release, "gpu", "--reason", "hang", "--yes", "--if-fence", str(four[0].fence))
+    assert [(one.count, one.fence, one.single) for one in hf.audit()] == [(1, four[0].fence, False)]
+
+
+def test_release_of_one_holder_as_json(call, four):
+    taken = four[1]
+    words = ["gpu", "--reason", "hangs", "--yes", "--fence", str(taken.fence), "--json"]
+    common = {"namespace": "hf", "kind": "semaphore", "name": "gpu"}
+    of_one = {"up_to_fence": None, "reason": "hangs", "fence": taken.fence, "label": "gpu-1:7"}
+    (found,) = objects(call(release, *words))
+    assert found == common | {"released": 1} | of_one
+    (found,) = objects(call(release, *words))
+    assert found == common | {"released": 0} | of_one | {"label": None}
+
+
+def test_release_of_one_holder_and_of_all_exclude_each_other(call, hf):
+    with hf.lock("a") as lease:
+        done = call(release, "a", "--reason", "stuck", "--yes", "--fence", str(lease.fence), "--if-fence", "9")
+        assert (done.exit_code, "Use one of --fence and --if-fence" in done.stderr) == (64, True)
+        for fence in ("0", "-1", "x", "1.5"):
+            assert call(release, "a", "--reason", "stuck", "--yes", "--fence", fence).exit_code == 64
+        lease.extend(30)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_release_of_one_holder_asks_about_that_one(call, four, monkeypatch, answer):
+    asked = []
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(module.click, "confirm", lambda text, **_: asked.append(text) or answer)
+    done = call(release, "gpu", "--reason", "hangs", "--fence", str(four[2].fence))
+    assert asked == [f"\nTake the lease of 'gpu-2:7' with fence {four[2].fence} away?"]
+    assert all(f"gpu-{number}:7" in done.stderr for number in range(4)), "it shows all of them"
+    assert done.exit_code == (0 if answer else 1)
+    assert four[2].release() is not answer
+    gone = call(release, "gpu", "--reason", "hangs", "--fence", str(four[2].fence))
+    assert (gone.exit_code, len(asked)) == (1, 1), "there is nothing to ask about"
+
+
+def test_release_of_one_holder_that_is_not_listed(call, hf, monkeypatch):
+    """As of a read-write lock with more readers than a status lists: its label is not known."""
+    leases = [hf.rwlock("a").read().acquire() for _ in range(2)]
+    monkeypatch.setattr(looking, "LISTED", 1)
+    done = call(release, "a", "--reason", "stuck", "--yes", "--fence", str(leases[1].fence))
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"released rwlock 'a': the lease with fence {leases[1].fence} taken")
+    assert [lease.release() for lease in leases] == [True, False]
 
 
 # --- the documentation

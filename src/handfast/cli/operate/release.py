@@ -36,7 +36,7 @@ EPILOG = """
 \b
 Exit codes:
    0  the lease was released, or at least one was taken away
-   1  none was: NAME is not held, its leases are newer, or the answer was no
+   1  none was: NAME is not held, its leases are newer, the one with --fence has ended, or the answer was no
   64  wrong usage, such as no --yes without a terminal
   69  the server cannot be reached, or it refused the request
 """
@@ -54,6 +54,12 @@ Exit codes:
     metavar="N",
     help="Take only leases with this fence or a smaller one, as `handfast show` has it.  [default: the latest fence shown]",
 )
+@click.option(
+    "--fence",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Take only the lease with this fence, as `handfast show` has it: of one holder of several.",
+)
 @label_option
 @json_option
 @server_options
@@ -63,8 +69,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     """Release a lease by its token, or take NAME away from its holders.
 
     With --token, of `lease.detach()` or the HANDFAST_TOKEN of `handfast run`, releases that lease. With --reason, shows
-    who holds NAME and asks first. Leases that were granted after that are not touched. Either way the next waiters get
-    NAME.
+    who holds NAME and asks first. Leases that were granted after that are not touched. With --fence as well, takes the
+    lease of one holder, and the others go on. In each case the next waiters get NAME.
 
     The former holders learn of it at once: their leases are lost. Until then they go on; a write of theirs is refused
     only where fences are checked.
@@ -73,6 +79,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 
     if (given["token"] is None) is (given["reason"] is None):
         raise click.UsageError("Use one of --token and --reason.", ctx)
+    if given["fence"] is not None and given["if_fence"] is not None:
+        raise click.UsageError("Use one of --fence and --if-fence.", ctx)
     if given["token"] is not None:
         with connected(given["url"], namespace=given["namespace"]) as client:
             lease = held_by(client, given["name"], given["token"], given["kind"], DEFAULT_TTL_S)
@@ -81,21 +89,25 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
                 ctx.exit(NOTHING)
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
-        found = _held(ctx, client, given["name"], given["kind"])
-        fence = given["if_fence"] or found.facts.fence
-        if not given["yes"] and (count := _reached(found.facts, fence)):
-            _confirm(ctx, found, count)
-        count, failure, _ = Named.of(found.kind, found.name).release(client, reason=given["reason"], fence=fence)
+        found, single = _held(ctx, client, given["name"], given["kind"]), given["fence"] is not None
+        fence = given["fence"] or given["if_fence"] or found.facts.fence
+        if not given["yes"] and (count := _reached(found.facts, fence, single=single)):
+            _confirm(ctx, found, _one(found.facts, fence) if single else _leases(count))
+        act = Named.of(found.kind, found.name)
+        count, failure, _ = act.release(client, reason=given["reason"], fence=fence, single=single)
         tell_unaudited(failure)
         after = held(client, found.name, found.kind)
     if as_json:
-        done = {"released": count, "up_to_fence": fence, "reason": given["reason"]}
+        done = {"released": count, "up_to_fence": None if single else fence, "reason": given["reason"]}
+        one = {"fence": fence, "label": _label(found.facts, fence)} if single else {"fence": None, "label": None}
         identity = {"namespace": given["namespace"], "kind": found.kind, "name": found.name}
-        click.echo(objects.dumped(identity | done))
+        click.echo(objects.dumped(identity | done | one))
     elif count:
-        click.echo(f"released {found.kind} {found.name!r}: {_leases(count)} taken, up to fence {fence}{_next(after)}")
+        taken = f"{_one(found.facts, fence)} taken" if single else f"{_leases(count)} taken, up to fence {fence}"
+        click.echo(f"released {found.kind} {found.name!r}: {taken}{_next(after)}")
     if not count:
-        say(f"nothing was taken: {found.name!r} has no lease up to fence {fence}")
+        bound = "with" if single else "up to"
+        say(f"nothing was taken: {found.name!r} has no lease {bound} fence {fence}")
     ctx.exit(0 if count else NOTHING)
 
 
@@ -111,27 +123,43 @@ def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) ->
     return found[0]
 
 
-def _reached(facts: Facts, fence: int) -> int:
-    """Return how many leases have this fence or a smaller one: of more holders than are listed, how many there are."""
+def _reached(facts: Facts, fence: int, *, single: bool) -> int:
+    """Return how many leases have this fence or a smaller one: of more holders than are listed, how many there are.
+
+    With ``single``, how many have this fence: 1 or 0, and 1 where it may be that of a holder that is not listed.
+    """
+    if single:
+        return int(_label(facts, fence) is not None or facts.holding > len(facts.holders))
     if fence >= facts.fence or facts.holding > len(facts.holders):
         return facts.holding
     return sum(one.fence <= fence for one in facts.holders)
 
 
-def _confirm(ctx: click.Context, found: Row, count: int) -> None:
-    """Show who holds a name, and ask whether to take that many leases."""
+def _confirm(ctx: click.Context, found: Row, what: str) -> None:
+    """Show who holds a name, and ask whether to take that."""
     from handfast.cli.operate import table, words
 
     if not sys.stdin.isatty():
         raise click.UsageError("Standard input is no terminal: confirm with --yes.", ctx)
     for line in words.described(found, table.width(), whole_queue=False):
         click.echo(line, err=True)
-    if not click.confirm(f"\nTake {_leases(count)} away?", err=True):
+    if not click.confirm(f"\nTake {what} away?", err=True):
         ctx.exit(NOTHING)
 
 
 def _leases(count: int) -> str:
     return "1 lease" if count == 1 else f"{count:,} leases"
+
+
+def _label(facts: Facts, fence: int) -> str | None:
+    """Return the label of the holder with this fence; None if it is not listed."""
+    return next((one.label for one in facts.holders if one.fence == fence), None)
+
+
+def _one(facts: Facts, fence: int) -> str:
+    """Return a text for the lease with this fence."""
+    label = _label(facts, fence)
+    return f"the lease with fence {fence}" if label is None else f"the lease of {label!r} with fence {fence}"
 
 
 def _next(after: list[Row]) -> str:
