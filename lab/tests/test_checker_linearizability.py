@@ -90,6 +90,20 @@ WRONG = {
         gave("A", 10, 11, **MANY),
         gave("B", 10, 11, "lost", **MANY),
     ],
+    "a revoke of one lease that took the one before": [
+        took("A", 0, 1, 1, **MANY),
+        took("B", 2, 3, 2, **MANY),
+        took_away(4, 5, fence=2, **MANY),
+        gave("A", 6, 7, "lost", **MANY),
+        gave("B", 6, 7, **MANY),
+    ],
+    "a revoke of one lease that took the next holder's": [
+        took("A", 0, 1, 1),
+        gave("A", 2, 3),
+        took("B", 4, 5, 2),
+        took_away(6, 7, fence=1),
+        gave("B", 8, 9, "lost"),
+    ],
     "a revoke that took one after the other": [
         took("A", 0, 1, 1),
         took("B", 2, 6, 2, queued=3),
@@ -231,6 +245,21 @@ RIGHT = {
         tried("C", 4, 5),
         gave("A", 6, 7, **BOTH),
         gave("B", 9, 10, **OTHER),
+    ],
+    "of two holders the second loses its lease to a revoke of this one": [
+        took("A", 0, 1, 1, **MANY),
+        took("B", 2, 3, 2, **MANY),
+        took_away(4, 5, fence=2, **MANY),
+        took("C", 6, 7, 3, **MANY),
+        gave("A", 10, 11, **MANY),
+        gave("B", 10, 11, "lost", **MANY),
+    ],
+    "a revoke of one lease that has ended": [
+        took("A", 0, 1, 1),
+        gave("A", 2, 3),
+        took("B", 4, 5, 2),
+        took_away(6, 7, fence=1),
+        gave("B", 8, 9),
     ],
     "one of several revoked": [
         took("A", 0, 1, 1, **BOTH),

@@ -104,6 +104,10 @@ class Exhaustive:
             case PointKind.REVOKE:
                 begins = self.group.begins
                 holders = [held.who for held in state.holders(point.names[0]) if held.who in begins]
+                if (fence := point.operation.fence) is not None:
+                    yield state, fences
+                    yield state.revoked(point.names[0], [who for who in holders if self.fences[who] == fence]), fences
+                    return
                 seen = [count for count, who in enumerate(holders, 1) if begins[who] <= point.first]
                 for count in range(max(seen, default=0), len(holders) + 1):
                     yield state.revoked(point.names[0], holders[:count]), fences

@@ -18,8 +18,8 @@ from typing import IO, Any, Literal
 __all__ = ["Kind", "Operation", "Outcome", "read_history", "write_history"]
 
 Kind = Literal["acquire", "try_acquire", "release", "lower", "revoke", "resize", "settle", "forget"]
-"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name. ``settle`` changes
-the cost of an admission of a limiter, ``forget`` deletes the record of a key of `once`."""
+"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name, or the one
+with a fence. ``settle`` changes the cost of an admission of a limiter, ``forget`` deletes the record of a key of `once`."""
 
 Outcome = Literal["granted", "found", "refused", "timeout", "released", "lost", "done", "failed", "pending"]
 """How the operation ended for its caller.
@@ -60,7 +60,7 @@ class Operation:
     requests.
     """
     fence: int | None = None
-    """Fence of the grant."""
+    """Fence of the grant; of a revoke of one lease, the fence of that lease."""
     deadline: float | None = None
     """Time until which the caller considered the lease valid: as known at the grant, and when the lease was released,
     lost or abandoned.

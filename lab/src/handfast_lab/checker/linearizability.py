@@ -258,10 +258,16 @@ class _Search:
     def _revocations(self, state: State, point: Point) -> Iterator[State]:
         """Take away the earliest grants: those that their holder certainly had at the call, and possibly later ones.
 
-        Grants that are later released as a whole were not among them.
+        Grants that are later released as a whole were not among them. A revoke of one lease takes that, unless it has ended
+        or the server has lost its fence.
         """
         begins, name = self._group.begins, point.names[0]
         holders = [request.who for request in state.holders(name) if request.who in begins]
+        if (fence := point.operation.fence) is not None:
+            whom = [who for who in holders if self._group.fences[who] == fence and who not in self._released]
+            yield from [state.revoked(name, whom)] * bool(whom)
+            yield state
+            return
         seen = max((place for place, who in enumerate(holders, 1) if begins[who] <= point.first), default=0)
         taken = list(takewhile(lambda who: who not in self._released, holders))
         for count in range(len(taken), seen - 1, -1):

@@ -97,6 +97,8 @@ class NameGroup:
         """For requests and leases that may end unobserved, by lease id: the earliest time of that."""
         self.begins: dict[Hashable, float] = {}
         """When the acquire of each lease returned."""
+        self.fences: dict[Hashable, int | None] = {}
+        """The fence of each lease."""
         self.presences: list[Presence] = []
         self.is_fenced = True
         """Whether every grant has a fence."""
@@ -130,7 +132,7 @@ class NameGroup:
 
     def _add_hold(self, grant: Grant) -> None:
         lease, names, since = grant.acquire.lease, grant.acquire.names, inf
-        self.begins[lease] = grant.starts
+        self.begins[lease], self.fences[lease] = grant.starts, grant.acquire.fence
         for release in grant.releases:
             if release.outcome == "released":
                 # It may be the retry of a release without a known outcome, and reports the effect of that one.

@@ -59,10 +59,20 @@ class Leased:
             await self._put_on_hold(target)
         elif order.verb == "revoke":
             self._watch.revoked = True
-            await self._plain("revoke", target, self._primitive(target).force_release(reason="by order"))
+            await self._take_away(target)
         else:
             wanted = target._replace(limit=order.limit)
             await self._plain("resize", wanted, self._primitive(target).resize(order.limit or None))
+
+    async def _take_away(self, target: Target) -> None:
+        """Take the leases of a name, or that of one holder: of several, one in the middle."""
+        primitive, fence = self._primitive(target), None
+        if self._order.single:
+            fences = sorted(one.fence for one in (await primitive.status()).holders if one.fence)  # 0: it was evicted
+            if not fences:
+                return
+            fence = fences[len(fences) // 2]
+        await self._plain("revoke", target, primitive.force_release(reason="by order", fence=fence), fence)
 
     async def _put_on_hold(self, target: Target) -> None:
         """Put the first name on hold, or end that."""
@@ -258,8 +268,9 @@ class Leased:
         """Return what is recorded when the lease is released."""
         return None
 
-    async def _plain(self, kind: Kind, target: Target, steps: Awaitable[Any]) -> None:
+    async def _plain(self, kind: Kind, target: Target, steps: Awaitable[Any], fence: int | None = None) -> None:
         note = self._watch.note(self._client, kind, target, "")
+        note.fence = fence
         try:
             await steps
         except ENDS:

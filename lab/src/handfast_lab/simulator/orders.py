@@ -86,6 +86,8 @@ class Order(NamedTuple):
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False
     """Whether a writer becomes a reader."""
+    single: bool = False
+    """Of a ``revoke``, whether it takes the lease of one holder only."""
     end: str = "release"
     """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception. A
     run of `once` ends with ``finish``, too, or with ``unstorable`` where its result can't be stored; at ``release`` its

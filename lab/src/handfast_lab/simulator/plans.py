@@ -22,7 +22,7 @@ from handfast_lab.simulator.partitions import PartitionDrawing
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 16
+VERSION = 17
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -139,7 +139,7 @@ class _PermitDrawing(Drawing):
         roll = chance()
         if self.revokes and roll < 0.1:
             alone = target._replace(kind="lock", names=target.names[:1]) if target.kind == "all" else target
-            return Order("revoke", alone, pause)
+            return Order("revoke", alone, pause, single=roll < 0.05)
         if self.resizes and roll > 0.9:
             return Order("resize", target, pause, limit=self._one((0, 1, 2, 3, self.limit + 2)))
         if 0.1 <= roll < 0.13:

@@ -68,7 +68,7 @@ class Damage:
 class Note:
     """The start of an operation."""
 
-    __slots__ = ("client", "invoked", "kind", "lease", "limit", "target", "value", "weight")
+    __slots__ = ("client", "fence", "invoked", "kind", "lease", "limit", "target", "value", "weight")
 
     def __init__(self, client: Client, kind: Kind, target: Target, lease: str, invoked: float) -> None:
         self.client = client
@@ -80,6 +80,8 @@ class Note:
         self.weight = target.weight
         self.value: str | None = None
         """The result that a release records, or that an acquire has found."""
+        self.fence: int | None = None
+        """Of a revoke of one lease, its fence."""
 
 
 class HeldLease:
@@ -515,7 +517,7 @@ class Watch:
                 outcome=outcome,
                 weight=note.weight,
                 limit=note.limit,
-                fence=state.fence if state is not None and outcome == "granted" else None,
+                fence=state.fence if state is not None and outcome == "granted" else note.fence,
                 deadline=None if state is None else state.deadline - note.client.process.offset,
                 counted=counted,
                 value=note.value if value is None else value,
