@@ -36,7 +36,7 @@ EPILOG = """
 \b
 Exit codes:
    0  the lease was released, or at least one was taken away
-   1  none was: NAME is not held, its leases are newer, the one with --fence has ended, or the answer was no
+   1  none was: NAME is not held, or not with that fence, or the answer was no
   64  wrong usage, such as no --yes without a terminal
   69  the server cannot be reached, or it refused the request
 """
