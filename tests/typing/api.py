@@ -124,6 +124,7 @@ assert_type(status.waiters, tuple[Waiter, ...])
 assert_type(lock.locked(), bool)
 assert_type(lock.force_release(reason="deploy"), int)
 assert_type(lock.force_release(up_to_fence=status.fence), int)
+assert_type(lock.force_release(fence=status.holders[0].fence), int)
 assert_type(list(hf.names("order:*", kinds=["lock"])), list[NameStatus])
 
 
