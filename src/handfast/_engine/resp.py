@@ -40,7 +40,7 @@ def bulk(value: bytes | str | int) -> bytes:
 class Reader:
     """Decode bytes to frames: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`.
 
-    Most frames of a session are bulk strings, or flat arrays, that arrive whole; `_read_flat` is a fast path for them.
+    Most frames of a session are bulk strings, or short arrays, that arrive whole; `_read_whole` is a fast path for them.
 
     A long frame in many pieces is decoded once: what is decoded is kept, not decoded again with every piece.
     """
@@ -68,20 +68,20 @@ class Reader:
                 return
             data, self._pieces = b"".join(self._pieces), []
         if not self._open:
-            data = self._read_flat(data)
+            data = self._read_whole(data)
         while data:
             rest = self._read_any(data)
             if self._open or len(rest) == len(data):
                 self._pieces, self._size = [rest], len(rest)
                 return
-            data = self._read_flat(rest)
+            data = self._read_whole(rest)
 
     def frame(self) -> Any:
         """Return the next whole frame, or `INCOMPLETE`."""
         return self.frames.popleft() if self.frames else INCOMPLETE
 
-    def _read_flat(self, data: bytes) -> bytes:
-        """Decode whole frames up to the first one that is no line, no bulk string and no flat array of integers and bulk strings.
+    def _read_whole(self, data: bytes) -> bytes:
+        """Decode whole frames up to the first one that is no line, no bulk string and no short array of such frames.
 
         All bytes are split into lines at once; the length of a bulk string shows whether it contains a line end itself.
         Returns the rest.
@@ -98,8 +98,8 @@ class Reader:
                 at += 1
             elif head[0] == _INTEGER:
                 frames.append(int(head[1:]))
-            elif head in _FLAT:
-                kind, count = _FLAT[head]
+            elif head in _SHORT:
+                kind, count = _SHORT[head]
                 items = kind()
                 for _ in range(count):
                     line = lines[at]
@@ -110,7 +110,7 @@ class Reader:
                         at += 1
                     elif line[:1] == b":" and at <= end:
                         items.append(int(line[1:]))
-                    else:
+                    elif line not in _SHORT or (at := _read_inner(lines, at, items)) > end:
                         return b"\r\n".join(lines[start:])
                 frames.append(items)
             elif head[0] in _LINES:
@@ -164,6 +164,32 @@ class Reader:
         return False
 
 
+def _read_inner(lines: list[bytes], at: int, outer: list[Any]) -> int:
+    """Decode a short array within another one, to which it is added; its items begin at the line ``at``.
+
+    Returns the number of the line behind the array. That is beyond the last line if an item is incomplete, or of a kind that
+    `Reader._read_whole` does not decode.
+    """
+    kind, count = _SHORT[lines[at - 1]]
+    items, sizes, end = kind(), _SIZES, len(lines) - 1
+    for _ in range(count):
+        if at >= end:
+            return end + 1
+        line = lines[at]
+        at += 1
+        if line[0] == _INTEGER:  # first: most items of a status are integers
+            items.append(int(line[1:]))
+        elif (size := sizes.get(line)) is not None:
+            if at >= end or len(lines[at]) != size:
+                return end + 1
+            items.append(lines[at])
+            at += 1
+        elif line not in _SHORT or (at := _read_inner(lines, at, items)) > end:
+            return end + 1
+    outer.append(items)
+    return at
+
+
 def _map(items: list[Any]) -> dict[Any, Any] | list[Any]:
     """Return a dict, or the list of alternating keys and values if a key is not hashable."""
     try:
@@ -179,7 +205,7 @@ def _error(text: bytes) -> ErrorReply:
 _INTEGER = ord(":")
 _SIZES = {b"$%d" % size: size for size in range(1025)}
 """The size of a short bulk string by the first line: a lookup costs a third of `int()`."""
-_FLAT: dict[bytes, tuple[type[list[Any]], int]] = {
+_SHORT: dict[bytes, tuple[type[list[Any]], int]] = {
     b"%b%d" % (kind, count): (one, count) for kind, one in ((b"*", list), (b">", Push)) for count in range(65)
 }
 """The kind and the length of a short array by the first line."""

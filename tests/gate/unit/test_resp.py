@@ -78,9 +78,9 @@ class Counting(Reader):
 
     looked_at = 0
 
-    def _read_flat(self, data):
+    def _read_whole(self, data):
         self.looked_at += len(data)
-        return super()._read_flat(data)
+        return super()._read_whole(data)
 
     def _read_any(self, data):
         self.looked_at += len(data)
