@@ -13,8 +13,9 @@ request in microseconds, ``wanted`` when a holder that is to end is revoked, ``h
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from handfast._engine.defaults import DEFAULT_TTL_S
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 DEFAULT_TTL_MS = round(DEFAULT_TTL_S * 1000)
+
+OWNERS_REMEMBERED = 1024
+"""Texts about owners that are kept decoded, about 1 MB: a client has the same text in the records of all its names."""
 
 _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
@@ -72,8 +76,13 @@ class Record(NamedTuple):
     @property
     def owner(self) -> str:
         """The id of the client and the number of the caller; empty where they are not known."""
-        client = self.control.rpartition(":")[2]
-        return client and f"{client}.{self.caller}"
+        return _owner(self.control, self.caller)
+
+
+@lru_cache(OWNERS_REMEMBERED)
+def _owner(control: str, caller: int) -> str:
+    client = control.rpartition(":")[2]
+    return client and f"{client}.{caller}"
 
 
 def printable(text: str) -> str:
@@ -81,6 +90,8 @@ def printable(text: str) -> str:
 
     All that is read of other clients passes here: labels, reasons, and the texts of exceptions.
     """
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -115,18 +126,25 @@ def read_record(text: bytes) -> Record | None:
     if not text:
         return None
     mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
-    inbox, control, label, *words = text[_NUMBERS.size :].decode(errors="replace").split(" ")
+    return Record(mark, weight, limit, claim_ms, caller, *_read_owner_text(text[_NUMBERS.size :]))
+
+
+@lru_cache(OWNERS_REMEMBERED)
+def _read_owner_text(text: bytes) -> tuple[Any, ...]:
+    """Read the end of a record: the fields of `Record` behind the numbers. All records of a client share its strings."""
+    inbox, control, label, *words = text.decode(errors="replace").split(" ")
     named = dict(word.partition("=")[::2] for word in words)
-    value, slot, ahead_us = unquote(named.get("value", "")), named.get("slot", ""), int(named.get("ahead", 0))
-    inbox, control, label = map(printable, map(unquote, (inbox, control, label)))
-    number, wanted = int(slot) if slot else None, named.get("wanted")
-    wanted_us, hold = int(wanted) if wanted else None, named.get("hold")
-    found = Record(mark, weight, limit, claim_ms, caller, inbox, control, label, value, number, ahead_us, wanted_us)
-    if "ttl" in named:
-        found = found._replace(ttl_ms=int(named["ttl"]))
-    if hold is None:
-        return found
-    return found._replace(hold_us=int(hold), reason=printable(unquote(named.get("reason", ""))))
+    slot, wanted, hold = map(named.get, ("slot", "wanted", "hold"))
+    return (
+        *map(printable, map(unquote, (inbox, control, label))),
+        unquote(named.get("value", "")),
+        int(slot) if slot else None,
+        int(named.get("ahead", 0)),
+        int(wanted) if wanted else None,
+        None if hold is None else int(hold),
+        "" if hold is None else printable(unquote(named.get("reason", ""))),
+        int(named.get("ttl", DEFAULT_TTL_MS)),
+    )
 
 
 class Action(NamedTuple):

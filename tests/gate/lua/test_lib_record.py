@@ -35,3 +35,10 @@ def test_a_label_that_would_move_a_cursor_is_read_escaped():
 
 def test_a_record_that_was_evicted_is_none():
     assert read_record(b"") is None
+
+
+def test_the_records_of_a_client_share_their_texts():
+    first, second = (read_record(doubles(mark, 1, 1, 4, 5) + b"i hf:control:a host:1") for mark in (1, 2))
+    assert first.label is second.label
+    assert first.owner is second.owner
+    assert first.mark != second.mark
