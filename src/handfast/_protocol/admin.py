@@ -56,8 +56,8 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
 
     _, now_us, fence, resized, used, holding, waiting, grants, waited_us, noted, holders_shown, waiters_shown = fields
     held, queued = _rows(holders_shown), _rows(waiters_shown)
-    on_hold = next((_hold(record, now_us) for *_, record in held if record.hold_us is not None), None)
-    if on_hold is not None:
+    holds = [record for *_, record in held if record.hold_us is not None]
+    if holds:
         held = [row for row in held if row[2].hold_us is None]
         holding, used = holding - 1, max(-1, used - MAX_PERMITS)
     limit = resized or limit or max((record.limit for *_, record in held + queued), default=0)
@@ -107,12 +107,12 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         holding=holding,
         waiting=waiting,
         limit=limit,
-        free=0 if on_hold is not None else limit - held_now,
+        free=0 if holds else limit - held_now,
         grants=grants,
         waited=waited_us / 1e6,
         last=last_action(noted),
         granted_ago=max(0, now_us - fence) / 1e6 if fence else None,
-        hold=on_hold,
+        hold=_hold(holds[0], now_us) if holds else None,
         held=held_now,
     )
 
@@ -126,14 +126,14 @@ def _hold(record: Record, now_us: int) -> Hold:
 
 def last_action(noted: bytes) -> OperatorAction | None:
     """Read what is noted of the last action of an operator; None for the empty text."""
+    action = read_action(noted)
+    if action is None:
+        return None
     from datetime import UTC, datetime
 
     from handfast.records import OperatorAction
 
-    action = read_action(noted)
-    return action and OperatorAction(
-        datetime.fromtimestamp(action.at_us / 1e6, UTC), action.what, action.by, action.why
-    )
+    return OperatorAction(datetime.fromtimestamp(action.at_us / 1e6, UTC), action.what, action.by, action.why)
 
 
 def statuses(request: Request) -> Steps[dict[str, LockStatus]]:
@@ -252,5 +252,7 @@ def resize(request: PermitRequest, limit: int, by: str) -> Steps[None]:
 
 def _rows(flat: list[Any]) -> list[tuple[str, int, Record]]:
     """The shown part of each token, its score and its record."""
+    if not flat:  # most names have no waiters
+        return []
     rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     return [(token.decode(), int(score), read_record(text) or EVICTED) for token, score, text in rows]
