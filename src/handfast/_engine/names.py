@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, get_args
 
 from handfast._engine.calls import INSPECT, PARTS
@@ -114,13 +114,12 @@ class NamePattern:
         args = (cursor, "MATCH", key_pattern(self._namespace, self._pieces, part), "COUNT", SCANNED)
         return Call(command("SCAN", len(args)), pack(args))
 
-    def found(self, keys: Iterable[bytes]) -> list[Found]:
-        """Return those keys by which a name that matches is found.
+    def found(self, keys: Iterable[bytes]) -> Iterator[Found]:
+        """Yield those keys by which a name that matches is found.
 
         The server's pattern is coarser: a name is encoded there, so that ``?`` may stand for several characters, and a
         part of it may look like a kind.
         """
-        found = []
         for key in keys:
             try:
                 read = read_key(self._namespace, key.decode(errors="replace"))
@@ -133,8 +132,7 @@ class NamePattern:
             part, _, period = part.partition(":")
             is_whole = period.isdecimal() if part == "window" else not period
             if is_whole and part in self._parts.get(place.kind, ()) and self._matches(place.name):
-                found.append(Found(place, part, int(period) if period else None))
-        return found
+                yield Found(place, part, int(period) if period else None)
 
 
 def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequence[int]] = ()) -> Call:

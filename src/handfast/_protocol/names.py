@@ -53,11 +53,11 @@ class Search:
     """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys.
 
     Where the pattern asks for records of `once`, they are read with the names; with ``reads=False`` only their places are
-    collected, in `recorded`.
+    collected, in `recorded`. With ``keeps=False`` the names can't be inspected `again`, and take less memory.
     """
 
-    def __init__(self, pattern: NamePattern, listed: int, *, reads: bool = True) -> None:
-        self._pattern, self._listed, self._reads = pattern, listed, reads
+    def __init__(self, pattern: NamePattern, listed: int, *, reads: bool = True, keeps: bool = True) -> None:
+        self._pattern, self._listed, self._reads, self._keeps = pattern, listed, reads, keeps
         self._limiters = dict[str, tuple[KeySet, set[int]]]()
         """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
         self._announced = dict[str, bytes]()
@@ -66,7 +66,7 @@ class Search:
         """The places that need no SCAN."""
         self._seen = {place.keys.tag for place in self._direct}
         self.places = dict[tuple[str, str], Place]()
-        """By kind and name, where each name that was found is stored."""
+        """By kind and name, where each name that was found is stored; empty with ``keeps=False``."""
         self.recorded = dict[str, KeySet]()
         """By the beginning of their keys, the keys of `once` with a record, `MOST_RECORDED` at most."""
         self.recorded_by_name = Counter[str]()
@@ -166,7 +166,8 @@ class Search:
                 rates = yield from self._rates(keys)
             status = _status(keys.kind, fields, place.periods, rates)
             if status is not None or record is not None:
-                self.places[keys.kind, keys.name] = place
+                if self._keeps:
+                    self.places[keys.kind, keys.name] = place
                 kind = cast("Kind", keys.kind)
                 found.append(NameStatus(kind, keys.name, status or read_status(fields, 1), record))
         return found

@@ -910,7 +910,7 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         from handfast._protocol.names import Search
 
         check_int(listed, "listed", MAX_LISTED)
-        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed)
+        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed, keeps=False)
         return self._names(search, pattern, warns=True)
 
     async def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:

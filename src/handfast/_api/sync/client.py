@@ -909,7 +909,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
         from handfast._protocol.names import Search
 
         check_int(listed, "listed", MAX_LISTED)
-        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed)
+        search = Search(NamePattern(self._namespace, pattern, kinds, recorded=recorded), listed, keeps=False)
         return self._names(search, pattern, warns=True)
 
     def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
