@@ -65,8 +65,8 @@ class Search:
         self._direct = [Place(keys) for keys in pattern.places()]
         """The places that need no SCAN."""
         self._seen = {place.keys.tag for place in self._direct}
-        self.places = dict[tuple[str, str], Place]()
-        """By kind and name, where each name that was found is stored; empty with ``keeps=False``."""
+        self.places = dict[tuple[str, str], Place | KeySet]()
+        """By kind and name, where each name that was found is stored, without periods its keys; empty with ``keeps=False``."""
         self.recorded = dict[str, KeySet]()
         """By the beginning of their keys, the keys of `once` with a record, `MOST_RECORDED` at most."""
         self.recorded_by_name = Counter[str]()
@@ -102,7 +102,7 @@ class Search:
         """Inspect names that were found before. Those that the server does not know any more are left out."""
         size = 1 if is_cluster else INSPECTED
         found = list[NameStatus]()
-        for some in _together([self.places[name] for name in names], size):
+        for some in _together([_place(self.places[name]) for name in names], size):
             found += yield from self._inspected(some)
         return found
 
@@ -167,7 +167,7 @@ class Search:
             status = _status(keys.kind, fields, place.periods, rates)
             if status is not None or record is not None:
                 if self._keeps:
-                    self.places[keys.kind, keys.name] = place
+                    self.places[keys.kind, keys.name] = place if place.periods else keys  # there may be very many
                 kind = cast("Kind", keys.kind)
                 found.append(NameStatus(kind, keys.name, status or read_status(fields, 1), record))
         return found
@@ -188,6 +188,10 @@ class Search:
         except UnknownLayout as error:
             self.refused = error
             return None
+
+
+def _place(kept: Place | KeySet) -> Place:
+    return kept if isinstance(kept, Place) else Place(kept)
 
 
 def _together(places: Sequence[Place], size: int) -> list[list[Place]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from handfast._watch.thresholds import SILENT_S
 from handfast.arguments import Kind
 from handfast.records import Holder, OnceStatus, OperatorAction, RateStatus, Waiter
 
@@ -130,8 +131,6 @@ class Facts:
     """Since when the first of the queue waits; None if no request waits."""
     queue: Sequence[Waiter] = ()
     """The first waiters, in their order."""
-    silent: int = 0
-    """How many of the first waiters are silent."""
     holding: int = 0
     """How many leases there are."""
     limit: int = 0
@@ -148,15 +147,9 @@ class Facts:
     """When the oldest lease was granted that its holder has not released."""
     ends_at: float | None = None
     """When the first lease ends unless it is renewed, the hold without a lease ends, or a call runs."""
-    who: Sentence = ()
-    """Who holds the name; of a name without leases, how far it is."""
-    state: Literal["", "held", "stopped", "free"] = ""
-    """How ``who`` is drawn: those who hold, an operator's hold, no holder; empty for names without leases."""
     stop: Stop | None = None
     """The hold or the pause, if there is one."""
     rates: Sequence[RateStatus] = ()
-    used: float = 0.0
-    """How full the tightest rate is: 1 if nothing more fits."""
     is_idle: bool = False
     """Whether the name was only used of late."""
     doubtful_at: float | None = None
@@ -173,6 +166,16 @@ class Facts:
     """Tells the parts of a latch from those of another moment, for an act; empty without parts."""
     last: OperatorAction | None = None
     """The last act of an operator that the server remembers."""
+
+    @property
+    def silent(self) -> int:
+        """How many of the first waiters are silent."""
+        return sum([one.silent_for > SILENT_S for one in self.queue])
+
+    @property
+    def used(self) -> float:
+        """How full the tightest rate is: 1 if nothing more fits."""
+        return max([rate.used / rate.limit for rate in self.rates if rate.limit], default=0.0)
 
     @property
     def rank(self) -> tuple[int, float, float]:

@@ -123,6 +123,7 @@ class Live:
         self._reader = ResultReader(client) if results else None
         self._rows = dict[Key, Row]()
         self._samples = dict[Key, deque[Sample]]()
+        """Of names that have changed."""
         self._search = self._known = self._new_search()
         self._slots: list[int | None] = []
         """Those of the primaries that the search has still to look at."""
@@ -132,7 +133,6 @@ class Live:
         """How long the search has taken until now."""
         self._left_out = 0
         """How many idle names it has found beyond `MOST_ROWS`."""
-        self._found = set[Key]()
         self._search_at = self._check_at = -inf
         self._findings: tuple[ServerFinding, ...] = ()
         self._is_whole = False
@@ -166,9 +166,7 @@ class Live:
         for start in range(0, len(keys), INSPECTED):
             batch = keys[start : start + INSPECTED]
             steps = self._known.again(batch, is_cluster=driver.is_cluster)
-            found = driver.look(steps, "names", TIMEOUT_S)
-            self._take(found)
-            for key in set(batch) - {(one.kind, one.name) for one in found}:
+            for key in set(batch).difference(self._take(driver.look(steps, "names", TIMEOUT_S))):
                 self._forget(key)
 
     def _find(self, key: Key) -> None:
@@ -191,7 +189,7 @@ class Live:
                 return
             self._search, self._cursor, self._spent = self._new_search(), b"0", 0.0
             self._search_began, self._left_out = now, 0
-            self._slots, self._found = [*self._client._slots_of_primaries()], set()  # noqa: SLF001 -- as above
+            self._slots = [*self._client._slots_of_primaries()]  # noqa: SLF001 -- as above
         began = now = time.monotonic()
         while self._slots and (not self._is_whole or now < began + PIECE_S):
             steps = self._search.look(self._cursor, self._slots[0])
@@ -201,14 +199,13 @@ class Live:
                 self._slots, self._search_at = [], -inf  # a search does not return a key twice: begin anew
                 raise
             self._take(found)
-            self._found.update((one.kind, one.name) for one in found)
             if self._cursor == b"0":
                 self._slots.pop(0)
             now = time.monotonic()
         self._spent += now - began
         if not self._slots:
-            for key in [key for key in self._rows if key not in self._found]:
-                self._forget(key)
+            for key in [key for key, row in self._rows.items() if row.at < self._search_began]:
+                self._forget(key)  # the search has not found it, nor has a later look
             self._known, self._is_whole = self._search, True
             if self._reader is not None:
                 self._reader.take(self._search, self._search_began)
@@ -219,35 +216,46 @@ class Live:
         pattern = NamePattern(self._client._namespace, "*", get_args(Kind), recorded=is_read)  # noqa: SLF001 -- as above
         return Search(pattern, LISTED, reads=False)
 
-    def _take(self, found: Iterable[NameStatus]) -> None:
+    def _take(self, found: Iterable[NameStatus]) -> list[Key]:
+        """Make rows of names. Return their keys."""
+        taken = []
         for row in rows_of(found, time.monotonic()):
             key = row.key
+            taken.append(key)
             if len(self._rows) >= MOST_ROWS and key not in self._rows and row.facts.is_idle:
                 self._search.places.pop(key, None)
                 self._left_out += 1
                 continue
-            if key not in self._known.places and key in self._search.places:
+            if self._known is not self._search and key not in self._known.places and key in self._search.places:
                 self._known.places[key] = self._search.places[key]
-            self._rows[key] = self._moving(row)
+            self._rows[key] = self._moving(key, row)
+        return taken
 
-    def _moving(self, row: Row) -> Row:
+    def _moving(self, key: Key, row: Row) -> Row:
         """Return the row with what has changed of late."""
-        facts, now = row.facts, row.at
-        samples = self._samples.setdefault(row.key, deque())
-        if samples and facts.grants < samples[-1].grants:  # the server has forgotten the name in between
+        facts, now, before = row.facts, row.at, self._rows.get(key)
+        if (samples := self._samples.get(key)) is None:
+            if before is None:
+                return row
+            old = before.facts
+            if old.grants == facts.grants and old.waiting == facts.waiting:  # most names: they need no samples
+                return replace(row, known_since=before.known_since)
+            since = max(before.known_since, now - REMEMBERED_S - 1)
+            samples = self._samples[key] = deque(
+                Sample(at, old.grants, old.waited, old.waiting) for at in sorted({since, before.at})
+            )
+        if facts.grants < samples[-1].grants:  # the server has forgotten the name in between
             samples.clear()
         if not samples or now >= samples[-1].at + 1:
             samples.append(Sample(now, facts.grants, facts.waited, facts.waiting))
         while samples and samples[0].at < now - REMEMBERED_S - 1:
             samples.popleft()
-        then = next(one for one in samples if one.at >= now - RECENT_S)
+        then = next((one for one in samples if one.at >= now - RECENT_S), samples[-1])
         grown, passed = facts.grants - then.grants, now - then.at
         rate = grown / passed if passed > 1 else 0.0
         mean = max(0.0, facts.waited - then.waited) / grown if grown > 0 else None
-        before = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
-        return (
-            replace(row, rate=rate, mean=mean, before=before) if rate or mean is not None or before is not None else row
-        )
+        waited_then = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
+        return replace(row, rate=rate, mean=mean, before=waited_then)
 
     def _forget(self, key: Key) -> None:
         self._rows.pop(key, None)

@@ -92,6 +92,8 @@ def find_problems(view: View) -> list[Problem]:
     """Return the problems, the worst first. Their order is stable."""
     found = [*_of_results(view.results.found), *_of_server(view.findings)]
     for row in view.rows:
+        if _is_quiet(row.facts, view.at):
+            continue
         for rule, find in RULES.items():
             if (one := find(row, view.at)) is not None:
                 found.append(Problem(one.level, "names", one.harm, f"{rule} {row.kind} {row.name}", *one[2:], row.key))
@@ -148,6 +150,11 @@ def _of_stuck(rows: list[Row], now: float) -> Verdict:
 
 
 # --- rules of names. Each is silent where a rule above it says the same in worse words.
+
+
+def _is_quiet(facts: Facts, now: float) -> bool:
+    """Whether no rule can find anything: most names are held in peace."""
+    return not facts.waiting and facts.stop is None and (facts.doubtful_at is None or now < facts.doubtful_at)
 
 
 def _stuck(row: Row, now: float) -> Finding | None:

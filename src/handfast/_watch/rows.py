@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +11,7 @@ from handfast._engine.keys import read_shown
 from handfast._watch.acts import Named
 from handfast._watch.faces import face_of
 from handfast._watch.faces.face import Face
-from handfast._watch.facts import Facts, Seen
+from handfast._watch.facts import Facts, Seen, Sentence
 from handfast._watch.thresholds import FULL_FROM_S, FULL_SHARE, HELD_LONG_S, WAITED_LONG_S, WAITED_TOO_LONG_S
 from handfast.arguments import Kind
 from handfast.records import NameStatus, RateStatus
@@ -34,6 +34,8 @@ class Row(Seen[Any]):
     """How long those had waited who were granted of late, in seconds; None without a grant."""
     before: int | None = None
     """How many waited a minute ago; None if that is not known."""
+    known_since: float = 0.0
+    """Since when the name is known."""
     _facts: Facts | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -60,6 +62,11 @@ class Row(Seen[Any]):
         return facts
 
     @property
+    def who(self) -> Sentence:
+        """Who holds the name, or how far it is, for a cell."""
+        return self.face.who(self, self.facts)
+
+    @property
     def is_awaited(self) -> bool:
         """Whether others wait for it to be free: candidates of an election do not."""
         return self.facts.waiting > 0 and not self.face.stands_by
@@ -82,9 +89,10 @@ def is_full(rate: RateStatus) -> bool:
     return bool(rate.limit) and rate.per >= FULL_FROM_S and rate.used >= FULL_SHARE * rate.limit
 
 
-def rows_of(found: Iterable[NameStatus], at: float) -> list[Row]:
-    """Return the rows of names that were inspected at a moment."""
-    return [Row(one.kind, one.name, one.status, at, one.recorded) for one in found]
+def rows_of(found: Iterable[NameStatus], at: float) -> Iterator[Row]:
+    """Yield the rows of names that were inspected at a moment."""
+    for one in found:
+        yield Row(one.kind, one.name, one.status, at, one.recorded, known_since=at)
 
 
 def gathered(rows: Sequence[Row]) -> list[Row]:

@@ -45,7 +45,7 @@ class Survey:
         began = time.monotonic()
         names: list[NameStatus] = []
         pattern = NamePattern(self._client._namespace, "*", get_args(Kind))  # noqa: SLF001 -- `names()` does not count
-        search = Search(pattern, LISTED)
+        search = Search(pattern, LISTED, keeps=False)
         with contextlib.suppress(UnknownLayout):  # it comes after all others
             names.extend(self._client._names(search, "*"))  # noqa: SLF001 -- as above
         if began >= self._checked_at + CHECK_EVERY_S:

@@ -67,7 +67,7 @@ def row(name, held_for, waits):
 def test_a_table_shows_what_is_bad(terminal):
     with on(terminal):
         rows = [row("stuck", 7200.0, [700.0]), row("slow", 90.0, [80.0]), row("fine", 5.0, [])]
-        head, stuck, slow, fine = words.summary(rows, 80, last_used=False)
+        head, stuck, slow, fine = words.summary(map(words.entry, rows), 80, last_used=False)
         assert all(f"\x1b[{DIM}m{text}" in head for text in ("NAME", "KIND"))
         assert f"\x1b[{BOLD}mstuck" in stuck
         assert re.findall(r"\x1b\[31m *(\S+)\x1b", stuck) == ["2h00m", "11m40s"]

@@ -338,7 +338,7 @@ def test_tables_fit_80_columns(found):
         rows.append(Row("semaphore", name, status, 0.0))
         idle = replace(status, holders=(), holding=0, granted_ago=3599.0)
         rows.append(Row("semaphore", name, idle, 0.0))
-    lines = [*words.summary(rows, 80, last_used=False), *words.summary(rows, 80, last_used=True)]
+    lines = [line for last in (False, True) for line in words.summary(map(words.entry, rows), 80, last_used=last)]
     for row in rows:
         lines += words.described(row, 80, whole_queue=True)
     assert max(map(cell_len, lines)) <= 80

@@ -27,9 +27,11 @@ class DebounceFace(Face[DebounceStatus]):
         return Facts(
             waiting=status.waiting,
             ends_at=None if status.due_in is None else found.at + status.due_in,
-            who=(count_of(status.items, "item"),) if status.items else ("a call waits",),
             doubtful_at=-inf,
         )
+
+    def who(self, found: Seen[DebounceStatus], facts: Facts) -> Sentence:
+        return (count_of(found.status.items, "item"),) if found.status.items else ("a call waits",)
 
     def cells(self, found: Seen[DebounceStatus], facts: Facts) -> tuple[Sentence, ...]:
         status = found.status

@@ -42,6 +42,10 @@ class Face(Generic[S]):
         """Return what is known of a name."""
         raise NotImplementedError
 
+    def who(self, found: Seen[S], facts: Facts) -> Sentence:
+        """Return who holds a name, for a cell; of a name without leases, how far it is. Empty if no one does."""
+        raise NotImplementedError
+
     def cells(self, found: Seen[S], facts: Facts) -> tuple[Sentence, ...]:
         """Return the cells of a row of `columns`."""
         raise NotImplementedError

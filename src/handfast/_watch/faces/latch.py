@@ -32,16 +32,17 @@ class LatchFace(Face[LatchStatus]):
     columns: ClassVar[tuple[Column, ...]] = (Column("LATCH", is_flexible=True), Column("DONE"), Column("WAITING"))
 
     def facts(self, found: Seen[LatchStatus]) -> Facts:
-        status = found.status
-        who = (f"{count_of(status.number, 'part')} done",)
-        return Facts(waiting=status.waiting, who=who, version=latch_version(status))
+        return Facts(waiting=found.status.waiting, version=latch_version(found.status))
+
+    def who(self, found: Seen[LatchStatus], facts: Facts) -> Sentence:
+        return (f"{count_of(found.status.number, 'part')} done",)
 
     def cells(self, found: Seen[LatchStatus], facts: Facts) -> tuple[Sentence, ...]:
         counts = found.status.number, facts.waiting
         return (Label(found.name),), *((f"{count:,}",) if count else () for count in counts)
 
     def says(self, found: Seen[LatchStatus], facts: Facts) -> Sentence:
-        return joined(facts.who, waits(facts))
+        return joined(self.who(found, facts), waits(facts))
 
     def notes(self, found: Seen[LatchStatus], facts: Facts) -> Iterator[Sentence]:
         if facts.waiting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from handfast._engine.moments import microseconds
@@ -76,17 +76,14 @@ class LeaseFace(Face[LockStatus]):
             waiting=status.waiting,
             waits_since=waits,
             queue=waiters,
-            silent=sum([one.silent_for > SILENT_S for one in waiters]),
             holding=status.holding,
             limit=limit,
             out=limit and status.held,
             holders=holders,
             soonest=min(renewed or holders, key=lambda one: one.remaining / one.ttl, default=None),
             held_since=since,
-            kept_since=at - renewed[0].held_for if renewed else None,
+            kept_since=since if renewed == [*holders] else at - renewed[0].held_for if renewed else None,
             ends_at=ends,
-            who=self._who(found, holders, stop),
-            state="held" if holders else "stopped" if stop else "free",
             stop=stop,
             is_idle=not (status.holding or status.waiting or status.hold),
             doubtful_at=min([at + one.remaining - one.ttl * LATE_SHARE for one in renewed], default=None),
@@ -97,13 +94,14 @@ class LeaseFace(Face[LockStatus]):
             last=status.last,
         )
 
-    def _who(self, found: Seen[LockStatus], holders: Sequence[Holder], stop: Stop | None) -> Sentence:
-        if not holders:
-            return self.free(found) if stop is None else ("on hold ", Label(stop.by))
-        aside, others = self.aside(found, holders[0]), found.status.holding - 1
+    def who(self, found: Seen[LockStatus], facts: Facts) -> Sentence:
+        if not facts.holders:
+            return self.free(found) if facts.stop is None else ("on hold ", Label(facts.stop.by))
+        oldest, others = facts.holders[0], facts.holding - 1
+        aside = self.aside(found, oldest)
         return (
             *((f"{aside} ",) if aside else ()),
-            Label(holders[0].label),
+            Label(oldest.label),
             *((f" +{others:,}",) if others > 0 else ()),
         )
 
@@ -111,7 +109,7 @@ class LeaseFace(Face[LockStatus]):
         return (
             (Label(found.name),),
             (found.kind,),
-            facts.who,
+            self.who(found, facts),
             *(() if one is None else (Moment(one),) for one in (facts.held_since, facts.ends_at)),
             (f"{facts.waiting:,}",) if facts.waiting else (),
             () if facts.waits_since is None else (Moment(facts.waits_since),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from math import inf
 from typing import Any, ClassVar
@@ -40,26 +40,27 @@ class LimiterFace(Face[LimiterStatus]):
         return Facts(
             waiting=status.waiting,
             waits_since=None if status.longest_wait is None else found.at - status.longest_wait,
-            who=_used(status.rates),
             stop=stop,
             rates=status.rates,
-            used=max((rate.used / rate.limit for rate in status.rates if rate.limit), default=0.0),
             is_idle=not (status.waiting or status.paused_for or any(rate.used for rate in status.rates)),
             doubtful_at=-inf if status.paused_for else None,
             last=status.last,
         )
 
+    def who(self, found: Seen[LimiterStatus], facts: Facts) -> Sentence:
+        return _used(facts.rates)
+
     def cells(self, found: Seen[LimiterStatus], facts: Facts) -> tuple[Sentence, ...]:
         return (
             (Label(found.name),),
-            facts.who,
+            self.who(found, facts),
             (f"{facts.waiting:,}",) if facts.waiting else (),
             () if facts.waits_since is None else (Moment(facts.waits_since),),
             () if facts.stop is None else (Moment(facts.stop.until),),
         )
 
     def says(self, found: Seen[LimiterStatus], facts: Facts) -> Sentence:
-        return joined((*facts.who, " used") if facts.who else (), waits(facts))
+        return joined((*_used(facts.rates), " used") if facts.rates else (), waits(facts))
 
     def notes(self, found: Seen[LimiterStatus], facts: Facts) -> Iterator[Sentence]:
         if facts.stop is not None:
@@ -89,7 +90,7 @@ def pause_version(status: LimiterStatus) -> str:
     return str(microseconds(status.paused_until)) if status.paused_until else ""
 
 
-def _used(rates: tuple[RateStatus, ...]) -> Sentence:
+def _used(rates: Sequence[RateStatus]) -> Sentence:
     """Return how much is used: ``480/500 in 1m, 90/1,000 in 1h``."""
     found: Sentence = ()
     for rate in rates:

@@ -21,13 +21,16 @@ class UnknownFace(Face[Unreadable]):
     )
 
     def facts(self, found: Seen[Unreadable]) -> Facts:
-        return Facts(who=(found.status.why,))
+        return Facts()
+
+    def who(self, found: Seen[Unreadable], facts: Facts) -> Sentence:
+        return (found.status.why,)
 
     def cells(self, found: Seen[Unreadable], facts: Facts) -> tuple[Sentence, ...]:
-        return (Label(found.name),), (found.kind,), facts.who
+        return (Label(found.name),), (found.kind,), self.who(found, facts)
 
     def says(self, found: Seen[Unreadable], facts: Facts) -> Sentence:
-        return ("this version cannot read it: ", *facts.who)
+        return ("this version cannot read it: ", *self.who(found, facts))
 
     def notes(self, found: Seen[Unreadable], facts: Facts) -> Iterator[Sentence]:
         yield ("upgrade handfast here to the version that has written it",)

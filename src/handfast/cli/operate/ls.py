@@ -13,11 +13,11 @@ import click
 from handfast.arguments import Kind
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
 from handfast.cli.durations import parse_duration
-from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option
+from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, uncollected
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
-    from handfast import Handfast, NameStatus, UnknownLayout
+    from handfast import Handfast, UnknownLayout
     from handfast._watch.rows import Row
 
 __all__ = ["command"]
@@ -71,9 +71,10 @@ def command(ctx: click.Context, /, *, watch: float | None, url: str, namespace: 
         if watch is not None:
             _watch(client, namespace, watch, wanted)
             return
-        lines, refused = _listed(client, namespace, **wanted)
-    for line in lines:
-        click.echo(line)
+        with uncollected():
+            lines, refused = _listed(client, namespace, **wanted)
+    if lines:
+        click.echo("\n".join(lines))
     if refused is not None:
         say(str(refused))
         ctx.exit(UNAVAILABLE)
@@ -126,22 +127,32 @@ def _listed(
     from handfast._watch.rows import gathered, rows_of
     from handfast.cli.operate import objects, table, words
 
-    known: list[NameStatus] = []
-    refused = None
+    entries, objects_of = list[words.Entry](), list[tuple[tuple[object, ...], str]]()
+    with_items: list[Row] = []
+    known, queued, refused = 0, 0, None
     try:
-        known.extend(client.names(pattern, kinds=kinds or get_args(Kind), recorded=which["idle"]))
+        for row in rows_of(
+            client.names(pattern, kinds=kinds or get_args(Kind), recorded=which["idle"]), time.monotonic()
+        ):
+            known, queued = known + 1, queued + row.facts.waiting
+            if not _is_wanted(row, **which):
+                continue
+            if as_json:
+                objects_of.append(((*row.facts.rank, row.name), objects.dumped(objects.summary(namespace, row))))
+            elif row.face.has_items:
+                with_items.append(row)
+            else:
+                entries.append(words.entry(row))  # the row is not kept: there may be a hundred thousand
     except UnknownLayout as error:  # it comes after all others
         refused = error
-    rows = rows_of(known, time.monotonic())
-    shown = sorted((row for row in rows if _is_wanted(row, **which)), key=lambda row: (row.facts.rank, row.name))
     if as_json:
-        return [objects.dumped(objects.summary(namespace, row)) for row in shown[:limit]], refused
-    shown = gathered(shown)[:limit]
+        return [text for _, text in sorted(objects_of, key=lambda one: one[0])[:limit]], refused
+    entries += map(words.entry, gathered(with_items))
+    entries.sort(key=lambda one: one.rank)
     most = table.width()
-    lines = [*words.summary(shown, most, last_used=which["idle"])]
-    if most is not None and shown:
-        queued = sum(row.facts.waiting for row in rows)
-        lines += ["", f"{len(shown):,} of {len(rows):,} names known, {queued:,} waiting"]
+    lines = [*words.summary(entries[:limit], most, last_used=which["idle"])]
+    if most is not None and lines:
+        lines += ["", f"{len(entries[:limit]):,} of {known:,} names known, {queued:,} waiting"]
     return lines, refused
 
 

@@ -80,7 +80,7 @@ def _rows(client: Handfast, name: str, kind: Kind | None) -> list[Row]:
     """Return a name in each kind, or in a single kind; with the items that belong to it."""
     from handfast._watch.rows import gathered, rows_of
 
-    rows = rows_of(_known(client, name, kind), time.monotonic())
+    rows = [*rows_of(_known(client, name, kind), time.monotonic())]
     for row in [row for row in rows if row.face.has_items and not row.named.parts]:
         items = client.names(f"{escape(name)}|*", kinds=(row.kind,), listed=LISTED)
         rows += rows_of(items, time.monotonic())

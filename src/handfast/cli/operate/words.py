@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from handfast._watch.faces.leases import standing
-from handfast._watch.facts import Column, Label, Length, Moment, Period, Sentence
+from handfast._watch.facts import Column, Label, Length, Moment, Part, Sentence
 from handfast._watch.rows import Row
 from handfast._watch.thresholds import SILENT_S
-from handfast.cli.colors import BOLD, DIM, GREEN, RED, YELLOW, colored, wrapped
+from handfast.cli.colors import BOLD, DIM, GREEN, RED, YELLOW, colored, has_color, wrapped
 from handfast.cli.durations import period, span
 from handfast.cli.operate.table import fitted, lines, printable
 from handfast.records import Holder, OperatorAction, ServerFinding, Waiter
 
-__all__ = ["action", "described", "diagnosis", "role_of", "summary", "text_of"]
+__all__ = ["Entry", "action", "described", "diagnosis", "entry", "role_of", "summary", "text_of"]
 
 QUEUE_SHOWN = 10
 """Waiters that `described` lists, unless all are wanted."""
@@ -30,44 +30,62 @@ LEVELS = {None: "", "warning": YELLOW, "urgent": RED}
 
 def text_of(said: Sentence, now: float) -> str:
     """Return the text of a sentence, at a moment of `time.monotonic`."""
-    return "".join(_text(part, now) for part in said)
+    if len(said) == 1:
+        return _text(said[0], now)
+    return "".join([_text(part, now) for part in said])
 
 
-def _text(part: Any, now: float) -> str:
-    match part:
-        case Label(own):
-            return printable(own) or "?"
-        case Moment(at):
-            return span(abs(now - at))
-        case Length(seconds):
-            return span(seconds)
-        case Period(seconds):
-            return period(seconds)
-    text: str = part
-    return text
+def _text(part: Part, now: float) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Label):
+        return printable(part.text) or "?"
+    if isinstance(part, Moment):
+        return span(abs(now - part.at))
+    return span(part.seconds) if isinstance(part, Length) else period(part.seconds)
 
 
-def summary(rows: Sequence[Row], most: int | None, *, last_used: bool) -> Iterator[str]:
+class Entry(NamedTuple):
+    """A line of a table. It is all that is kept of a name of a long list."""
+
+    rank: tuple[object, ...]
+    columns: tuple[Column, ...]
+    cells: list[str]
+    styles: tuple[str, ...]
+    """How each cell is drawn; empty without colors."""
+
+
+def entry(row: Row) -> Entry:
+    """Return the line of a name."""
+    facts, columns = row.facts, row.face.columns
+    cells = [text_of(said, row.at) for said in row.face.cells(row, facts)]
+    styles: tuple[str, ...] = ()
+    if has_color():
+        levels = {"held": LEVELS[row.held_level(row.at)], "waits": LEVELS[row.wait_level(row.at)]}
+        levels["name"] = BOLD if facts.waiting else ""
+        styles = tuple(levels.get(column.shows, "") for column in columns)
+    return Entry((*facts.rank, row.name), columns, cells, styles)
+
+
+def summary(entries: Iterable[Entry], most: int | None, *, last_used: bool) -> Iterator[str]:
     """Yield a table for all kinds with the same columns, by default without one for when a name was last used."""
-    tables = dict[tuple[Column, ...], list[Row]]()
-    for row in rows:
-        tables.setdefault(row.face.columns, []).append(row)
+    tables = dict[tuple[Column, ...], list[Entry]]()
+    for one in entries:
+        tables.setdefault(one.columns, []).append(one)
     for number, columns in enumerate(sorted(tables, key=lambda each: -len(each))):
-        shown = [place for place, one in enumerate(columns) if last_used or not one.is_extra]
-        cells = [[columns[place].head for place in shown]]
-        for row in tables[columns]:
-            said = row.face.cells(row, row.facts)
-            cells.append([text_of(said[place], row.at) for place in shown])
-        flexible = [at for at, place in enumerate(shown) if columns[place].is_flexible]
-        words = [at for at, place in enumerate(shown) if columns[place].is_word]
-        right = [at for at in range(len(shown)) if at not in {*flexible, *words}]
+        shown = columns if last_used else tuple(column for column in columns if not column.is_extra)
+        count = len(shown)  # those that are left out are the last
+        flexible = [place for place, one in enumerate(shown) if one.is_flexible]
+        right = [place for place, one in enumerate(shown) if not (one.is_flexible or one.is_word)]
+        styles = {
+            (line, place): style
+            for line, one in enumerate(tables[columns], 1)
+            for place, style in enumerate(one.styles[:count])
+            if style
+        }
+        cells = [[column.head for column in shown], *(one.cells[:count] for one in tables[columns])]
         if number:
             yield ""
-        styles = dict[tuple[int, int], str]()
-        for line, row in enumerate(tables[columns], 1):
-            levels = {"name": "", "held": LEVELS[row.held_level(row.at)], "waits": LEVELS[row.wait_level(row.at)]}
-            levels["name"] = BOLD if row.facts.waiting else ""
-            styles |= {(line, at): levels.get(columns[place].shows, "") for at, place in enumerate(shown)}
         yield from lines(cells, most, flexible=flexible, right=right, styles=styles)
 
 

@@ -19,7 +19,7 @@ from handfast._watch.problems import find_problems
 from handfast._watch.rows import Key
 from handfast.cli.colors import has_color
 from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
-from handfast.cli.operate.looking import connected, label_option, operator
+from handfast.cli.operate.looking import connected, label_option, operator, uncollected
 from handfast.cli.program import say
 from handfast.cli.top.acts import Act, act_for
 from handfast.cli.top.cells import drawn
@@ -97,8 +97,9 @@ def command(
     with connected(url, namespace=namespace, retry_for=0, label=label or operator()) as client:
         screen = Screen(f"{namespace} on {client._driver.address}", shows=view, filter=words)  # noqa: SLF001
         if once:
-            screen.view = Live(client).step()
-            screen.problems = find_problems(screen.view)
+            with uncollected():
+                screen.view = Live(client).step()
+                screen.problems = find_problems(screen.view)
             _print(screen, frame_size or (shutil.get_terminal_size(SIZE) if sys.stdout.isatty() else SIZE))
             return
         with contextlib.suppress(KeyboardInterrupt, EOFError):

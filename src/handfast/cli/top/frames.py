@@ -275,13 +275,16 @@ class Screen:
         ]
         if layout.is_wide:
             cells += [Cell(fit(row.kind, 9), DIM), Cell(" ")]
-        who = text_of(facts.who, now) or "-"
+        who = text_of(row.who, now) or "-"
         style = MAGENTA if facts.stop is not None else "" if facts.holders else DIM
         cells += [Cell(fit(who, layout.who), style), Cell(" ")]
         if layout.has_held:
             cells += [Cell(_span(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
         if layout.has_ends:
-            cells += [Cell(_span(now, facts.ends_at), MAGENTA if facts.state == "stopped" else DIM), Cell(" ")]
+            cells += [
+                Cell(_span(now, facts.ends_at), MAGENTA if facts.stop is not None and not facts.holders else DIM),
+                Cell(" "),
+            ]
         cells += [Cell(fit(_number(facts.waiting), 6, right=True), BOLD), Cell(" ")]
         if layout.picture:
             cells += [*_queue(row, layout.picture), Cell(" ")]

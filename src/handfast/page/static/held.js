@@ -190,10 +190,11 @@ function fillRow(element, row, place) {
 }
 
 function fillHolder(cell, row) {
-  cell.classList.toggle("soft", row.state !== "held" && row.state !== "stopped");
+  const isStopped = row.stop && !row.holding;
+  cell.classList.toggle("soft", !row.holding && !row.stop);
   fill(cell, JSON.stringify([row.who, Boolean(row.stop)]), () => [
     ...(row.stop ? [h("span", "tag hold", row.stop.what), " "] : []),
-    ...(row.state === "stopped" ? [drawn({ label: row.stop.by })] : (row.who ?? ["free"]).map(drawn)),
+    ...(isStopped ? [drawn({ label: row.stop.by })] : (row.who ?? ["free"]).map(drawn)),
   ]);
 }
 
