@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["KINDS", "MAX_PERMITS", "MAX_SLOTS", "ObjectKind", "public_names"]
+__all__ = ["AUDIT", "KINDS", "MAX_PERMITS", "MAX_SLOTS", "ObjectKind", "public_names"]
 
 MAX_PERMITS = 1_000_000_000
 """The largest limit of a name, and the limit of every read-write lock: a reader takes a permit, a writer all."""
+
+AUDIT = "audit"
+"""The word in the key of what operators did, which is no name."""
 
 MAX_SLOTS = 1024
 """How many numbers of their own the holders of a semaphore can have at most, as in ``permit_slot.lua``."""

@@ -19,7 +19,7 @@ from handfast._engine.keys import KeySet, key_pattern, read_key
 from handfast._engine.packing import doubles
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
-from handfast._kinds import KINDS
+from handfast._kinds import AUDIT, KINDS
 from handfast.arguments import Kind
 
 __all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
@@ -32,6 +32,9 @@ INSPECTED = 25
 
 OUTCOME_BYTES = 400
 """The part of a record of `once` that is read: its head, and the beginning of the result."""
+
+MOST_STRANGE = 100
+"""Names of unknown kinds that a search notes."""
 
 SCANNED = 1000
 """Keys that one SCAN looks at: some 0.4 ms of the server's time."""
@@ -70,6 +73,7 @@ class NamePattern:
         "exact",
         "passed_over",
         "recorded",
+        "strange",
         "text",
     )
 
@@ -80,6 +84,8 @@ class NamePattern:
         """Whether keys of `once` are found of which something is recorded, and no one runs or waits for them."""
         self.passed_over: int = 0
         """How many keys were passed over: no name has them, such as one that is too long."""
+        self.strange = set[tuple[str, str]]()
+        """Names of kinds that this version does not know, `MOST_STRANGE` at most, where names of all kinds are sought."""
         self._namespace, self._kinds = namespace, tuple(kinds)
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
@@ -133,6 +139,13 @@ class NamePattern:
             is_whole = period.isdecimal() if part == "window" else not period
             if is_whole and part in self._parts.get(place.kind, ()) and self._matches(place.name):
                 yield Found(place, part, int(period) if period else None)
+            elif place.kind not in KINDS and place.kind != AUDIT and self._matches(place.name):
+                self._note(place)
+
+    def _note(self, place: KeySet) -> None:
+        """Note a name of a kind that this version does not know."""
+        if len(self._kinds) == len(get_args(Kind)) and len(self.strange) < MOST_STRANGE:
+            self.strange.add((place.kind, place.name))
 
 
 def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequence[int]] = ()) -> Call:

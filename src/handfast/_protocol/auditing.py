@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.script import command, pack
+from handfast._kinds import AUDIT
 
 if TYPE_CHECKING:
     from handfast.records import AuditEntry
 
 __all__ = ["KIND", "MAX_ENTRIES", "note", "read"]
 
-KIND = "audit"
+KIND = AUDIT
 """The kind in the key of the stream."""
 
 MAX_ENTRIES = 10_000

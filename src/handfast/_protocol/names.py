@@ -73,6 +73,8 @@ class Search:
         """How many records there are of each name of `once`, about: a SCAN may return a key twice."""
         self.refused: UnknownLayout | None = None
         """The error for a name in another layout."""
+        self.newer = dict[tuple[str, str], str]()
+        """By kind and name, the layouts of names in another layout."""
         self.unreadable = set[tuple[str, str]]()
         """Kinds and names that can't be read, `MOST_UNREADABLE` at most."""
 
@@ -124,6 +126,11 @@ class Search:
         return places
 
     @property
+    def strange(self) -> set[tuple[str, str]]:
+        """Kinds and names of the kinds that this version does not know."""
+        return self._pattern.strange
+
+    @property
     def passed_over(self) -> int:
         """How many keys, and names with their records, were passed over until now, since they can't be read."""
         return self._pattern.passed_over + len(self.unreadable)
@@ -149,6 +156,7 @@ class Search:
     def _pass_over(self, keys: KeySet, trouble: Exception) -> None:
         if isinstance(trouble, UnknownLayout):
             self.refused = UnknownLayout(keys.name, trouble.layout, reply=trouble.reply)
+            self.newer[keys.kind, keys.name] = trouble.layout
         elif len(self.unreadable) < MOST_UNREADABLE:
             self.unreadable.add((keys.kind, keys.name))
 

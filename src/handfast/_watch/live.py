@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, get_args
 from handfast._engine.names import INSPECTED, NamePattern
 from handfast._protocol.names import Search
 from handfast._watch.results import ResultReader, Results
-from handfast._watch.rows import Key, Row, rows_of
+from handfast._watch.rows import Key, Row, rows_of, unread
 from handfast.arguments import Kind
 from handfast.records import NameStatus, ServerFinding
 
@@ -156,7 +156,7 @@ class Live:
 
     def _wanted(self, seen: Collection[Key], now: float) -> list[Key]:
         """Return the names to inspect again, the most important ones first."""
-        wanted = dict.fromkeys(key for key in seen if key in self._rows)
+        wanted = dict.fromkeys(key for key in seen if key in self._known.places)
         wanted |= dict.fromkeys(key for key, row in self._rows.items() if row.facts.waiting)
         wanted |= dict.fromkeys(key for key, row in self._rows.items() if _is_lively(row, now))
         return [*wanted][:MOST]
@@ -206,6 +206,8 @@ class Live:
         if not self._slots:
             for key in [key for key, row in self._rows.items() if row.at < self._search_began]:
                 self._forget(key)  # the search has not found it, nor has a later look
+            for row in unread(self._search, now):
+                self._rows[row.key] = row
             self._known, self._is_whole = self._search, True
             if self._reader is not None:
                 self._reader.take(self._search, self._search_began)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from handfast._engine.keys import read_shown
+from handfast._protocol.names import Search
 from handfast._watch.acts import Named
 from handfast._watch.faces import face_of
 from handfast._watch.faces.face import Face
-from handfast._watch.facts import Facts, Seen, Sentence
+from handfast._watch.facts import Facts, Seen, Sentence, Unreadable
 from handfast._watch.thresholds import FULL_FROM_S, FULL_SHARE, HELD_LONG_S, WAITED_LONG_S, WAITED_TOO_LONG_S
 from handfast.arguments import Kind
 from handfast.records import NameStatus, RateStatus
 
-__all__ = ["Key", "Level", "Row", "gathered", "is_full", "rows_of"]
+__all__ = ["Key", "Level", "Row", "gathered", "is_full", "rows_of", "unread"]
 
 Key: TypeAlias = tuple[Kind, str]
 """A kind and a name."""
@@ -93,6 +94,14 @@ def rows_of(found: Iterable[NameStatus], at: float) -> Iterator[Row]:
     """Yield the rows of names that were inspected at a moment."""
     for one in found:
         yield Row(one.kind, one.name, one.status, at, one.recorded, known_since=at)
+
+
+def unread(search: Search, at: float) -> Iterator[Row]:
+    """Yield the rows of names that a search has found and that this version cannot read."""
+    for (kind, name), layout in search.newer.items():
+        yield Row(cast("Kind", kind), name, Unreadable(f"it is in {layout}, and this version knows layout 1"), at)
+    for kind, name in search.strange:
+        yield Row(cast("Kind", kind), name, Unreadable(f"this version knows no kind {kind!r}"), at)
 
 
 def gathered(rows: Sequence[Row]) -> list[Row]:

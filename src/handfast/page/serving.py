@@ -221,6 +221,8 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("A reason is needed: it is what others will read.")
     given: dict[str, Any] = {"reason": reason.strip()}
+    if doing.needs == "fence":
+        given["single"] = body.get("single") is True  # only the lease with this fence
     if doing.has_version:
         given["version"] = _version(body, doing)
     if doing.needs in {"fence", "seconds"}:

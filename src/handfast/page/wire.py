@@ -35,7 +35,7 @@ STEADY_S = 0.5
 
 AUDITED = (
     *("id", "what", "kind", "name", "by", "why"),
-    *("count", "fence", "rates", "permits", "duration", "now"),
+    *("count", "fence", "single", "rates", "permits", "duration", "now"),
 )
 """The fields of an entry of the audit, but for its time."""
 

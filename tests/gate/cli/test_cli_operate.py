@@ -132,7 +132,9 @@ def test_names_in_another_layout_come_after_the_others(call, hf, raw):
     with hf.lock("a").acquire():
         done = call(ls)
         assert done.exit_code == 69
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "a"]
+        listed = [line.split()[:2] for line in done.stdout.splitlines() if line]
+        assert listed == [["NAME", "KIND"], ["a", "lock"], ["NAME", "KIND"], ["new", "lock"]]
+        assert "it is in layout 2, and this version knows layout 1" in done.stdout
         assert done.stderr.startswith("handfast: 'new' is stored in layout 2 on the server")
         assert call(show, "new").exit_code == 69
 

@@ -394,6 +394,25 @@ async def test_a_release_is_for_every_kind_with_leases(hf, other, browse, kind):
         assert not beside.lost
 
 
+async def test_one_holder_of_several_is_released(hf, browse):
+    with contextlib.suppress(LeaseLost):
+        leases = [hf.semaphore("gpu", 4).acquire() for _ in range(4)]
+        page = browse()
+        state = await page.until(lambda state: state.get("details"), kind="semaphore", name="gpu")
+        fences = [holder["fence"] for holder in state["details"]["holders"]]
+        assert fences == [lease.fence for lease in leases]
+        done = await page.act("release", kind="semaphore", name="gpu", fence=leases[1].fence, single=True)
+        assert done.json() == {"done": "gpu is released: 1 lease taken"}
+        eventually(lambda: leases[1].lost)
+        assert [lease.lost for lease in leases] == [False, True, False, False]
+        (entry,) = hf.audit()
+        assert (entry.fence, entry.single, entry.count) == (leases[1].fence, True, 1)
+        again = await page.act("release", kind="semaphore", name="gpu", fence=leases[1].fence, single=True)
+        assert again.status_code == 409
+        for lease in leases:
+            lease.release()
+
+
 async def test_hold_unhold_pause_resume_and_forget(hf, browse):
     page = browse()
     assert (await page.act("hold", kind="lock", name="a", seconds=60)).json() == {"done": "a is on hold"}
@@ -680,6 +699,7 @@ async def test_an_error_of_ours_is_shown_and_logged(hf, browse, monkeypatch, cap
     monkeypatch.setattr(watching.Live, "step", fail)
     with caplog.at_level(logging.ERROR):
         state = await browse().until(lambda state: state["outage"])
+        await eventually_async(lambda: caplog.records)
     assert "ZeroDivisionError" in state["outage"]["error"]
     assert caplog.records[0].name == "handfast.page"
 

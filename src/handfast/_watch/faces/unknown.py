@@ -30,7 +30,7 @@ class UnknownFace(Face[Unreadable]):
         return (Label(found.name),), (found.kind,), self.who(found, facts)
 
     def says(self, found: Seen[Unreadable], facts: Facts) -> Sentence:
-        return ("this version cannot read it: ", *self.who(found, facts))
+        return ("not read: ", *self.who(found, facts))
 
     def notes(self, found: Seen[Unreadable], facts: Facts) -> Iterator[Sentence]:
         yield ("upgrade handfast here to the version that has written it",)

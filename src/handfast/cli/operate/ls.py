@@ -123,37 +123,36 @@ def _listed(
     **which: bool,
 ) -> tuple[list[str], UnknownLayout | None]:
     """Return the lines to print, and the error for a name in another layout."""
-    from handfast import UnknownLayout
-    from handfast._watch.rows import gathered, rows_of
+    from handfast._engine.names import NamePattern
+    from handfast._protocol.names import Search
+    from handfast._watch.rows import gathered
+    from handfast._watch.survey import LISTED, rows_found
     from handfast.cli.operate import objects, table, words
 
+    sought = NamePattern(namespace, pattern, kinds or get_args(Kind), recorded=which["idle"])
+    search = Search(sought, LISTED, keeps=False)
     entries, objects_of = list[words.Entry](), list[tuple[tuple[object, ...], str]]()
     with_items: list[Row] = []
-    known, queued, refused = 0, 0, None
-    try:
-        for row in rows_of(
-            client.names(pattern, kinds=kinds or get_args(Kind), recorded=which["idle"]), time.monotonic()
-        ):
-            known, queued = known + 1, queued + row.facts.waiting
-            if not _is_wanted(row, **which):
-                continue
-            if as_json:
-                objects_of.append(((*row.facts.rank, row.name), objects.dumped(objects.summary(namespace, row))))
-            elif row.face.has_items:
-                with_items.append(row)
-            else:
-                entries.append(words.entry(row))  # the row is not kept: there may be a hundred thousand
-    except UnknownLayout as error:  # it comes after all others
-        refused = error
+    known = queued = 0
+    for row in rows_found(client, search, pattern, warns=True):
+        known, queued = known + 1, queued + row.facts.waiting
+        if not _is_wanted(row, **which):
+            continue
+        if as_json:
+            objects_of.append(((*row.facts.rank, row.name), objects.dumped(objects.summary(namespace, row))))
+        elif row.face.has_items:
+            with_items.append(row)
+        else:
+            entries.append(words.entry(row))  # the row is not kept: there may be a hundred thousand
     if as_json:
-        return [text for _, text in sorted(objects_of, key=lambda one: one[0])[:limit]], refused
+        return [text for _, text in sorted(objects_of, key=lambda one: one[0])[:limit]], search.refused
     entries += map(words.entry, gathered(with_items))
     entries.sort(key=lambda one: one.rank)
     most = table.width()
     lines = [*words.summary(entries[:limit], most, last_used=which["idle"])]
     if most is not None and lines:
         lines += ["", f"{len(entries[:limit]):,} of {known:,} names known, {queued:,} waiting"]
-    return lines, refused
+    return lines, search.refused
 
 
 def _is_wanted(row: Row, *, waiting: bool, on_hold: bool, idle: bool) -> bool:

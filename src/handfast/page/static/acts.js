@@ -10,12 +10,12 @@ const KINDS = { hold: "lock", unhold: "lock", pause: "limiter", resume: "limiter
 const PATTERNS = ["hold", "unhold"]; // these commands take patterns: a wildcard in a name stands in brackets
 
 /** The command that does the same in a shell. */
-export function command(what, { kind, name, fence, seconds, reason = "…" }) {
+export function command(what, { kind, name, fence, single, seconds, reason = "…" }) {
   const plain = PATTERNS.includes(what) ? name.replace(/[*?[]/g, "[$&]") : name;
   const isOption = plain.startsWith("-");
   const words = ["handfast", what, ...(isOption ? [] : [quoted(plain)])];
   if (kind !== KINDS[what]) words.push("--kind", kind);
-  if (fence) words.push("--if-fence", fence);
+  if (fence) words.push(single ? "--fence" : "--if-fence", fence);
   if (seconds) words.push("--for", seconds % 3600 ? `${seconds / 60}m` : `${seconds / 3600}h`);
   if (state.me.namespace && state.me.namespace !== "hf") words.push("--namespace", quoted(state.me.namespace));
   if (what !== "show") words.push("--reason", quoted(reason));
@@ -48,7 +48,7 @@ const DIALOGS = {
 
 const NAMED = 5;
 
-function releaseText({ holders, holding, waiters, waiting, fence }) {
+function releaseText({ holders, holding, waiters, waiting, fence, single }) {
   const named = holders.slice(0, NAMED).flatMap((holder, place) => [place ? ", " : "", h("b", "", shown(holder.label))]);
   const others = holding > NAMED ? ` and ${count(holding - Math.min(NAMED, holders.length))} more` : "";
   const who = h("p", "", ...named, `${others} ${holding > 1 ? "lose their leases, the oldest" : "loses its lease"} after ${span(now() - holders[0].since)}. `);
@@ -59,7 +59,7 @@ function releaseText({ holders, holding, waiters, waiting, fence }) {
   return [
     who,
     h("p", "soft", `${block} LeaseLost at once. Writes that are on their way are refused only where the fence is checked.`),
-    h("p", "soft", "Who gets it from now on keeps it. Up to fence ", h("span", "mono", String(fence)), "."),
+    h("p", "soft", single ? "The other holders go on. It has fence " : "Who gets it from now on keeps it. Up to fence ", h("span", "mono", String(fence)), "."),
   ];
 }
 
@@ -92,8 +92,8 @@ function refuse(why) {
 const needsTime = (what) => what === "hold" || what === "pause";
 
 function given() {
-  const { what, target: { kind, name, fence, version, stop } } = asked;
-  return { kind, name, fence, version: { hold: stop?.id ?? "0", unhold: stop?.id, resume: stop?.id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
+  const { what, target: { kind, name, fence, single, version, stop } } = asked;
+  return { kind, name, fence, single, version: { hold: stop?.id ?? "0", unhold: stop?.id, resume: stop?.id }[what] ?? version, reason: $("ask-reason").value.trim(), seconds: needsTime(what) ? Number($("ask-seconds").value) : undefined };
 }
 
 function showCommand() {

@@ -1,7 +1,7 @@
 // One name: a sentence, its holders, its queue, what is remembered, and what an operator can do.
 
 import { act, command } from "./acts.js";
-import { $, fill, h, list, obstacle, says, set, setShell, setTimer, shell, timer } from "./elements.js";
+import { $, button, fill, h, list, obstacle, says, set, setShell, setTimer, shell, timer } from "./elements.js";
 import { bar, drawBar, drawQueue, drawSpark, leaseLevel, queue, spark } from "./pictures.js";
 import { isOld, kindOf, now, state } from "./state.js";
 import { brief, count, day, many, shown, span } from "./words.js";
@@ -62,12 +62,17 @@ function paintHolders(row, holders) {
   set($("holders-head"), row?.limit ? `Held, ${row.out ?? 0} of ${count(row.limit)}` : "Held by");
   const more = (row?.holding ?? 0) - holders.length;
   set($("holders-more"), isUnknown() ? unknown() : !row?.holding ? "No one holds it." : more > 0 ? `${count(more)} more` : "");
+  const canReleaseOne = holders.length > 1 && kindOf(state.open).acts.includes("release");
   list($("holders"), holders, (holder) => holder.token, (holder) => {
     const lease = h("div", "lease", bar(), h("span"));
     const detail = h("div", "detail", h("span", "mono", `fence ${holder.fence}`), ` · since ${day(holder.since)} · lease ${holder.token}`);
-    return h("div", "holder", h("div", "label", shown(holder.label)), h("div", "for", timer(holder.since)), lease, detail);
+    const release = button("button small danger", "Release …", () => releaseOne(holder.token));
+    return h("div", "holder", h("div", "label", shown(holder.label)), h("div", "for", timer(holder.since)), lease, detail, release);
   }, (element, holder) => {
-    const [label, , lease] = element.children;
+    const [label, , lease, , release] = element.children;
+    release.hidden = !canReleaseOne;
+    release.disabled = Boolean(obstacle("release"));
+    release.setAttribute("aria-label", `Release the lease of ${holder.label}`);
     const left = holder.ends - now();
     drawBar(lease.firstChild, left / holder.ttl, leaseLevel(left, holder.ttl, holder.released));
     set(lease.lastChild, left < 0 ? "…" : holder.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
@@ -241,6 +246,15 @@ export function ask(what) {
   } else if (what === "forget" && !$("act-forget").disabled && !$("act-forget").hidden) {
     act("forget", { ...open, version: details.version });
   }
+}
+
+/** Ask for the release of one holder of several. */
+function releaseOne(token) {
+  const { open, details } = state;
+  const holder = details?.holders.find((one) => one.token === token);
+  if (!holder) return;
+  const waiting = state.rows.get(`${open.kind}/${open.name}`)?.waiting ?? 0;
+  act("release", { ...open, holding: 1, waiting, holders: [holder], waiters: details.waiters, fence: holder.fence, single: true });
 }
 
 const DONE = {

@@ -10,7 +10,8 @@ export function paint() {
   $("audit-empty").hidden = entries.length > 0;
   if (refused) set($("audit-why"), `The audit is not read: ${refused}`);
   list($("audit-rows"), entries, (entry) => entry.id, (entry) => {
-    const taken = entry.count && entry.what === "release" ? ` (${many(entry.count, "lease")})` : "";
+    const leases = entry.single ? `the lease with fence ${entry.fence}` : many(entry.count ?? 0, "lease");
+    const taken = entry.count && entry.what === "release" ? ` (${leases})` : "";
     const rates = entry.rates === null ? "" : ` to ${entry.rates || "the rates of each client"}`;
     const permits = entry.permits === null ? "" : ` to ${many(entry.permits, "permit")}`;
     const time = entry.duration === null ? "" : ` for ${span(entry.duration)}`;
