@@ -204,8 +204,8 @@ class Live:
             now = time.monotonic()
         self._spent += now - began
         if not self._slots:
-            for key in [key for key, row in self._rows.items() if row.at < self._search_began]:
-                self._forget(key)  # the search has not found it, nor has a later look
+            for key in [key for key in self._rows if key not in self._search.places]:
+                self._forget(key)
             for row in unread(self._search, now):
                 self._rows[row.key] = row
             self._known, self._is_whole = self._search, True

@@ -12,6 +12,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from rich.cells import cell_len
 
 from handfast import Handfast, Holder, LeaseLost, LimiterStatus, LockStatus, RateStatus, Waiter
+from handfast._engine.server_facts import TIME
+from handfast._protocol.names import Search
 from handfast._watch.live import Live, Row, View
 from handfast._watch.problems import find_problems
 from handfast.cli.colors import BOLD, RED
@@ -238,6 +240,24 @@ def test_a_name_is_put_on_hold_and_a_limiter_is_paused_from_the_screen(hf, other
         )
     assert [entry.what for entry in hf.audit()] == ["hold", "unhold", "pause", "resume"]
     assert hf.audit()[-1].name == "mail|x"
+
+
+def test_a_name_that_a_search_does_not_find_any_more_is_forgotten(hf, live, monkeypatch):
+    """Also if it was inspected again while the search went on."""
+    monkeypatch.setattr("handfast._watch.live.SEARCH_EVERY_S", 0.0)
+    monkeypatch.setattr("handfast._watch.live.SEARCH_REST", 0)
+    with hf.lock("a"):
+        assert [row.name for row in live.step().rows] == ["a"]
+        with monkeypatch.context() as nothing:
+
+            def look(_search, _cursor, _slot=None):
+                yield TIME
+                return b"0", []
+
+            nothing.setattr(Search, "look", look)
+            assert live.step([("lock", "a")]).rows == ()
+        for _ in range(2):
+            assert [row.name for row in live.step([("lock", "a")]).rows] == ["a"]
 
 
 class Still:
