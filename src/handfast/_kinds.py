@@ -36,6 +36,10 @@ class ObjectKind(NamedTuple):
     """The permits of a name, for kinds with leases; 0 where requests bring the number. None for kinds without leases."""
     parts: tuple[str, ...] = ("state",)
     """The keys of a name by which `Handfast.names` finds it; ``window`` stands for one with a number behind it."""
+    reads: str = ""
+    """Of a listed kind without leases, the module in `handfast._protocol` whose function ``found`` makes its status."""
+    has_keys: bool = False
+    """Whether a name may have parts behind it, as ``keyed()`` takes them."""
 
 
 KINDS: Mapping[str, ObjectKind] = {
@@ -62,26 +66,41 @@ KINDS: Mapping[str, ObjectKind] = {
         "group",
         records=("Member",),
         limit=0,
+        has_keys=True,
     ),
-    "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1),
+    "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1, has_keys=True),
     "limiter": ObjectKind(
         {"limiter": ("Limiter", "Admission")},
         "limit",
         commands=("set",),
         records=("LimiterStatus", "Rate", "RateStatus"),
         parts=("queue", "settings", "window"),
+        reads="limiting",
+        has_keys=True,
     ),
     "debounce": ObjectKind(
-        {"debounce": ("Debounce",)}, "debounce", records=("DebounceStatus",), parts=("burst", "items")
+        {"debounce": ("Debounce",)},
+        "debounce",
+        records=("DebounceStatus",),
+        parts=("burst", "items"),
+        reads="debouncing",
+        has_keys=True,
     ),
     "latch": ObjectKind(
-        {"latch": ("Latch",)}, "latch", commands=("del",), records=("LatchStatus",), parts=("parts", "watchers")
+        {"latch": ("Latch",)},
+        "latch",
+        commands=("del",),
+        records=("LatchStatus",),
+        parts=("parts", "watchers"),
+        reads="latching",
+        has_keys=True,
     ),
     "autocomplete": ObjectKind(
         {"autocomplete": ("Autocomplete",)},
         "names",
         commands=("unlink", "zadd", "zcard", "zrangebylex", "zrem"),
         parts=(),
+        has_keys=True,
     ),
     "scores": ObjectKind(
         {"scores": ("Scores",)},
@@ -89,6 +108,7 @@ KINDS: Mapping[str, ObjectKind] = {
         commands=("unlink", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrange"),
         records=("Advance", "Scored"),
         parts=(),
+        has_keys=True,
     ),
 }
 """By the word in the keys."""

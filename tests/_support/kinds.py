@@ -266,8 +266,11 @@ ROWS: dict[str, Row] = {
     "limiter": Row(_made("limiter", "1000/h"), "limiter", calls=OBJECTS["limiter"]),
     "debounce": Row(_made("debounce", 0.01), "debounce", run=_decorated, calls=OBJECTS["debounce"], takes_over=True),
     "latch": Row(_made("latch", 1), "latch", None, calls=OBJECTS["latch"]),
-    "autocomplete": Row(_made("autocomplete"), "autocomplete", None, calls=OBJECTS["autocomplete"]),
-    "scores": Row(_made("scores"), "scores", None, calls=OBJECTS["scores"]),
+    **{
+        kind: Row(_made(kind), kind, None, calls=sample)
+        for kind, sample in OBJECTS.items()
+        if kind not in ("limiter", "debounce", "latch")  # which have arguments of their own
+    },
     # --- policies
     "preempt": Row(
         _made("lock"), "lock", lambda made: made.preempt(grace=LONG_S), takes_over=True, like="lock", own=BLOCK_ONLY

@@ -533,7 +533,6 @@ WORKLOADS: dict[str, Script] = {
     "election": _election,
     "group": _group,
     "partition": _partition,
-    "latch": _sample("latch"),
     "once": _once,
     "names": _names,
     "check_server": _check_server,
@@ -544,4 +543,5 @@ WORKLOADS: dict[str, Script] = {
     "compat": _compat,
     "fencing": _fencing,
 }
+WORKLOADS |= {kind: _sample(kind) for kind in OBJECTS if kind not in WORKLOADS}
 """The workloads, by the names of `handfast.acl.USES`. The last two use redis-py's own clients."""

@@ -38,7 +38,7 @@ __all__ = [
     "shown_name",
 ]
 
-KEYED = frozenset({"once", "partition", "limiter", "debounce", "latch", "autocomplete", "scores"})
+KEYED = frozenset(name for name, kind in KINDS.items() if kind.has_keys)
 """Kinds whose names may have parts behind them. A name of another kind is shown as it is."""
 
 _KINDS = {kind: kind for kind in KINDS}

@@ -22,7 +22,7 @@ from handfast._engine.validate import utf8
 from handfast._kinds import AUDIT, KINDS
 from handfast.arguments import Kind
 
-__all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "inspect_all", "outcome"]
+__all__ = ["INSPECTED", "LIMITS", "SCANNED", "Found", "NamePattern", "at_once", "inspect_all", "outcome"]
 
 LIMITS: dict[str, int] = {name: kind.limit for name, kind in KINDS.items() if kind.limit is not None}
 """The limit of each kind with leases; 0 where requests bring a limit."""
@@ -151,7 +151,7 @@ class NamePattern:
 def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequence[int]] = ()) -> Call:
     """Read the states of several names of one kind, or of several with leases.
 
-    Of kinds with leases it lists so many holders and waiters of each, of a latch so many parts. A latch stands alone here.
+    Of kinds with leases it lists so many holders and waiters of each, of a latch so many parts.
     ``periods`` are those of each limiter, in milliseconds.
     """
     kind = places[0].kind
@@ -164,8 +164,13 @@ def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequ
     for number, place in enumerate(places):
         windows = [f"window:{period}" for period in periods[number]] if kind == "limiter" else []
         keys += [place.key(part) for part in (*own, *windows)]
-    args = [doubles(*each) for each in periods] if kind == "limiter" else [max_shown] * (kind == "latch")
+    args = [doubles(*each) for each in periods] if kind == "limiter" else [max_shown] * len(script.header.args)
     return Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)))
+
+
+def at_once(kind: str) -> int:
+    """Return how many names of a kind one call may inspect."""
+    return INSPECTED if kind in LIMITS or load(f"{KINDS[kind].scripts}_inspect").header.more_keys else 1
 
 
 def outcome(place: KeySet) -> Call:

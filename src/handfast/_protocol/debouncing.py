@@ -27,7 +27,7 @@ from handfast.errors import QueueFull
 if TYPE_CHECKING:
     from handfast.records import DebounceStatus
 
-__all__ = ["Batch", "collect", "end", "read_status", "status", "wait"]
+__all__ = ["Batch", "collect", "end", "found", "read_status", "status", "wait"]
 
 EARLY_S = 0.0005
 """How long after its time a call asks, in seconds: one that comes too early asks twice."""
@@ -108,6 +108,12 @@ def read_status(fields: list[Any]) -> DebounceStatus:
     if not due_us:
         return DebounceStatus(0, None, None, items)
     return DebounceStatus(1, max(0, now_us - first_us) / 1e6, max(0, due_us - now_us) / 1e6, items)
+
+
+def found(fields: list[Any], *_: object) -> DebounceStatus | None:
+    """Return the status of a name that a search has found; None if the server does not know it."""
+    status = read_status(fields)
+    return status if status.waiting or status.items else None
 
 
 def end(request: ObjectRequest, token: bytes, batch: Batch) -> Steps[None]:

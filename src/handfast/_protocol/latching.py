@@ -13,7 +13,7 @@ from handfast._protocol.asking import Acted, batches, tell
 if TYPE_CHECKING:
     from handfast.records import LatchStatus
 
-__all__ = ["done", "forget", "forget_shown", "read_status", "status"]
+__all__ = ["done", "forget", "forget_shown", "found", "read_status", "status"]
 
 SHOWN = 1000
 """Parts listed by a status."""
@@ -57,3 +57,9 @@ def read_status(fields: list[Any], count: int | None) -> LatchStatus:
     left = None if count is None else max(0, count - done)
     changed_at = moment(changed_us[0]) if any(changed_us) else None
     return LatchStatus(tuple(name.decode() for name in names), left, waiting, done, changed_at)
+
+
+def found(fields: list[Any], *_: object) -> LatchStatus | None:
+    """Return the status of a latch that a search has found; None if the server does not know it."""
+    status = read_status(fields, None)
+    return status if status.waiting or status.done else None

@@ -46,6 +46,7 @@ __all__ = [
     "LimitAttempt",
     "acquire",
     "announce",
+    "found",
     "pause",
     "periods",
     "read_status",
@@ -289,6 +290,13 @@ def read_status(
     longest = max(0, now_us - first_us) / 1e6 if first_us else None
     paused_until = moment(now_us + paused_us) if paused_us else None
     return LimiterStatus(tuple(found), waiting, paused_us / 1e6, last_action(noted), longest, paused_until)
+
+
+def found(fields: Sequence[Any], periods: Sequence[int], announced: bytes) -> LimiterStatus | None:
+    """Return the status of a limiter that a search has found; None if the server does not know it."""
+    status = read_status(fields, periods, (), announced)
+    is_known = status.waiting or status.paused_for or status.last or any(rate.used for rate in status.rates)
+    return status if is_known else None
 
 
 def _wait(

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import announced
-from handfast._engine.names import INSPECTED, LIMITS, NamePattern, inspect_all, outcome
-from handfast._protocol import debouncing, latching, limiting, once
+from handfast._engine.names import INSPECTED, LIMITS, NamePattern, at_once, inspect_all, outcome
+from handfast._kinds import KINDS
+from handfast._protocol import limiting, once
 from handfast._protocol.admin import read_status
 from handfast.arguments import Kind
 from handfast.errors import ServerRefused, UnknownLayout
-from handfast.records import DebounceStatus, LatchStatus, LimiterStatus, LockStatus, NameStatus, OnceStatus
+from handfast.records import NameStatus, OnceStatus
 
 __all__ = ["Search"]
 
@@ -203,30 +206,26 @@ def _place(kept: Place | KeySet) -> Place:
 
 
 def _together(places: Sequence[Place], size: int) -> list[list[Place]]:
-    """Cut places into the batches of one call: all kinds with leases together, each other kind apart, a latch alone."""
+    """Cut places into the batches of one call: all kinds with leases together, each other kind apart."""
     groups = dict[str, list[Place]]()
     for place in places:
         groups.setdefault("" if place.keys.kind in LIMITS else place.keys.kind, []).append(place)
     cut = []
     for kind, some in groups.items():
-        most = 1 if kind == "latch" else size
+        most = min(size, at_once(kind)) if kind else size
         cut += [some[start : start + most] for start in range(0, len(some), most)]
     return cut
 
 
-def _status(
-    kind: str, fields: list[Any], periods: Sequence[int] = (), rates: bytes = b""
-) -> LockStatus | LimiterStatus | DebounceStatus | LatchStatus | None:
+def _status(kind: str, fields: list[Any], periods: Sequence[int] = (), rates: bytes = b"") -> Any:
     """Read the reply of a script that inspects; None if the server does not know the name."""
-    match kind:
-        case "limiter":
-            limiter = limiting.read_status(fields, periods, (), rates)
-            is_known = limiter.waiting or limiter.paused_for or limiter.last or any(rate.used for rate in limiter.rates)
-            return limiter if is_known else None
-        case "debounce":
-            burst = debouncing.read_status(fields)
-            return burst if burst.waiting or burst.items else None
-        case "latch":
-            latch = latching.read_status(fields, None)
-            return latch if latch.waiting or latch.done else None
-    return read_status(fields, LIMITS[kind]) if any(fields[FENCE:GRANTS]) else None
+    if kind in LIMITS:
+        return read_status(fields, LIMITS[kind]) if any(fields[FENCE:GRANTS]) else None
+    return _reader(kind)(fields, periods, rates)
+
+
+@cache
+def _reader(kind: str) -> Callable[..., Any]:
+    """Return the function ``found`` of a kind: it gets a reply, and of a limiter its periods and announced rates."""
+    reader: Callable[..., Any] = import_module(f"handfast._protocol.{KINDS[kind].reads}").found
+    return reader

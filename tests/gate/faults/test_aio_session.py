@@ -296,7 +296,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     sent = len(stage.session.exchange.due)
     commands = await peer.hear(sent + unsent)
     assert len(commands) < len(futures)
-    assert all(command[-3] == b"x" * 2000 for command in commands)
+    assert all(command[-4] == b"x" * 2000 for command in commands)
     await eventually_async(lambda: not stage.session._outbox)
     assert not stage.session._connection.transport.paused
     peer.say(*map(number, range(sent + unsent)))
@@ -386,7 +386,7 @@ async def test_calls_of_a_script_that_is_new_wait_for_the_first_one(stage):
     peer.say(NOSCRIPT, number(3))
     commands = await peer.hear(3)
     assert [command[0] for command in commands] == [b"EVAL", b"EVALSHA", b"EVALSHA"]
-    assert [command[-4] for command in commands] == [b"0", b"1", b"2"]
+    assert [command[-5] for command in commands] == [b"0", b"1", b"2"]
     peer.say(*map(number, range(3)))
     assert await replies([*futures, *others]) == [0, 1, 2, 3]
 

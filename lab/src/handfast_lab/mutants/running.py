@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from handfast._kinds import KINDS
 from handfast_lab.mutants.making import ROOT, Mutant, scripts
 
 __all__ = ["MutationRun", "SuiteFails", "Verdict", "Worker", "suites"]
@@ -114,6 +115,7 @@ SUITES = {
     "classic/semaphore": ["classic/test_classic_semaphores"],
     "marketplace/": ["docs/test_example_marketplace"],
 }
+SUITES |= {f"{kind.scripts}_": SESSIONS for kind in KINDS.values() if f"{kind.scripts}_" not in SUITES}
 """The files of tests that concern a script, its own first, by the first part of its name."""
 
 PLAIN = ("lua/", "compat/test_compat_scripts")
