@@ -4,6 +4,7 @@ A section stands between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``. Its 
 page cannot say anything else than they do:
 
 - ``cli``: the commands, read from click;
+- ``calls``: the engine's scripts by kind, for tests with faults;
 - ``loops``: what ends a loop that runs for as long as the process lives, from `handfast._protocol.loops`;
 - ``objects``: the classes of `handfast._kinds.KINDS`;
 - ``scripts``: the engine's scripts, read from their headers;
@@ -149,6 +150,18 @@ def objects() -> Iterator[str]:
         if f"::: handfast.{name}\n" not in others:
             yield f"::: handfast.{name}\n    options:\n      merge_init_into_class: false"
             yield '      filters: ["!^_(?!_call__$)"]\n'
+
+
+def calls() -> Iterator[str]:
+    """Yield which scripts are of which kinds. Kinds with leases also call those of locks."""
+    yield "| of | scripts of Handfast |"
+    yield "|---|---|"
+    found: dict[str, list[str]] = {}
+    for path in sorted(LUA.glob("*.lua")):
+        found.setdefault(path.stem.partition("_")[0], []).append(f"`{path.stem}`")
+    for prefix, scripts_of in found.items():
+        kinds = [f"`{name}`" for name, kind in KINDS.items() if kind.scripts == prefix]
+        yield f"| {', '.join(kinds) or 'several locks at once'} | {', '.join(scripts_of)} |"
 
 
 def loops() -> Iterator[str]:
@@ -442,6 +455,7 @@ def _read(name: str) -> Any:
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cli": commands,
+    "calls": calls,
     "loops": loops,
     "objects": objects,
     "scripts": scripts,

@@ -38,6 +38,8 @@ class ObjectKind(NamedTuple):
     """The keys of a name by which `Handfast.names` finds it; ``window`` stands for one with a number behind it."""
     reads: str = ""
     """Of a listed kind without leases, the module in `handfast._protocol` whose function ``found`` makes its status."""
+    has_layouts: bool = True
+    """Whether what is stored may change its layout: sorted sets of members, and numbers, do not."""
     has_keys: bool = False
     """Whether a name may have parts behind it, as ``keyed()`` takes them."""
 
@@ -93,6 +95,7 @@ KINDS: Mapping[str, ObjectKind] = {
         records=("LatchStatus",),
         parts=("parts", "watchers"),
         reads="latching",
+        has_layouts=False,
         has_keys=True,
     ),
     "autocomplete": ObjectKind(
@@ -100,6 +103,7 @@ KINDS: Mapping[str, ObjectKind] = {
         "names",
         commands=("unlink", "zadd", "zcard", "zrangebylex", "zrem"),
         parts=(),
+        has_layouts=False,
         has_keys=True,
     ),
     "scores": ObjectKind(
@@ -108,6 +112,7 @@ KINDS: Mapping[str, ObjectKind] = {
         commands=("unlink", "zcard", "zrange", "zrangebyscore", "zrem", "zrevrange"),
         records=("Advance", "Scored"),
         parts=(),
+        has_layouts=False,
         has_keys=True,
     ),
 }

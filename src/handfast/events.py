@@ -52,8 +52,7 @@ class NameEvent(Event):
     """An event of one name."""
 
     kind: str
-    """The kind of the object: "lock", "semaphore", "rwlock", "election", "group", "partition", "once", "limiter", "debounce" or
-    "latch"."""
+    """The kind of the object: a word of `Kind`, such as "lock" or "limiter"."""
     name: str
 
 

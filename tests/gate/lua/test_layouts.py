@@ -16,6 +16,7 @@ from handfast._engine.objects import ObjectRequest
 from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.options import LeaseOptions
 from handfast._engine.packing import doubles
+from handfast._kinds import KINDS
 
 TOKEN = b"0" * 32
 PLACES = {"lock": ("state", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
@@ -78,9 +79,8 @@ def test_a_batch_leaves_the_name_to_the_script_for_one(server, raw, call):
 
 def test_all_scripts_of_kinds_with_layouts_are_here():
     scripts = {path.stem for path in Path(str(script._LUA)).glob("*.lua")}
-    others = {"names_best", "names_rank", "names_unrank", "scores_advance"} | {
-        f"latch_{verb}" for verb in ("done", "inspect", "watch", "forget")
-    }  # sorted sets of members have no layouts
+    without = tuple(f"{kind.scripts}_" for kind in KINDS.values() if not kind.has_layouts)
+    others = {name for name in scripts if name.startswith(without)}
     others |= {"election_announce", "group_ring"}  # nor have the history of an election and those who watch
     others |= {"once_forget"}  # a result of any layout is forgotten
     others |= {f"debounce_{verb}" for verb in ("put", "take", "done")}  # nor have items: a new form has a new key

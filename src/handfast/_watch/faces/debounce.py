@@ -11,7 +11,7 @@ from handfast._watch.faces.face import Face
 from handfast._watch.facts import Column, Facts, Label, Length, Moment, Seen, Sentence, count_of, joined
 from handfast.records import DebounceStatus
 
-__all__ = ["DebounceFace"]
+__all__ = ["FACE", "DebounceFace"]
 
 
 class DebounceFace(Face[DebounceStatus]):
@@ -52,3 +52,6 @@ class DebounceFace(Face[DebounceStatus]):
 
     def summary(self, found: Seen[DebounceStatus]) -> dict[str, Any]:
         return asdict(found.status)
+
+
+FACE = DebounceFace()

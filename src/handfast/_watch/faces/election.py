@@ -8,7 +8,7 @@ from handfast._watch.faces.leases import LeaseFace
 from handfast._watch.facts import Facts, Label, Seen, Sentence, count_of
 from handfast.records import Holder, LockStatus, Waiter
 
-__all__ = ["ElectionFace"]
+__all__ = ["FACE", "ElectionFace"]
 
 
 class ElectionFace(LeaseFace):
@@ -31,3 +31,6 @@ class ElectionFace(LeaseFace):
 
     def is_usual(self, one: Holder | Waiter) -> bool:
         return True
+
+
+FACE = ElectionFace()

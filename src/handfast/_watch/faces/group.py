@@ -9,7 +9,7 @@ from handfast._watch.faces.leases import LeaseFace
 from handfast._watch.facts import Facts, Seen, Sentence, count_of
 from handfast.records import LockStatus
 
-__all__ = ["GroupFace"]
+__all__ = ["FACE", "GroupFace"]
 
 
 class GroupFace(LeaseFace):
@@ -21,3 +21,6 @@ class GroupFace(LeaseFace):
 
     def held(self, found: Seen[LockStatus], facts: Facts) -> Sentence:
         return (count_of(facts.holding, self.noun),)
+
+
+FACE = GroupFace()

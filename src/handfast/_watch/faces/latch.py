@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from handfast import Handfast, Latch
     from handfast._protocol.asking import Acted
 
-__all__ = ["LatchFace", "latch_version"]
+__all__ = ["FACE", "LatchFace", "latch_version"]
 
 VERSION = r"[0-9]{1,6}\.[0-9]{1,16}"
 
@@ -80,3 +80,6 @@ def latch_version(status: LatchStatus) -> str:
 def _made(client: Handfast, name: str, parts: tuple[str, ...]) -> Latch:
     made = client.latch(name, 1)
     return made.keyed(*parts) if parts else made
+
+
+FACE = LatchFace()

@@ -13,7 +13,7 @@ from handfast._watch.faces.face import Act, Face, action_object
 from handfast._watch.facts import Column, Facts, Label, Moment, Period, Seen, Sentence, Stop, joined, waits
 from handfast.records import LimiterStatus, RateStatus
 
-__all__ = ["LimiterFace", "pause_version"]
+__all__ = ["FACE", "LimiterFace", "pause_version"]
 
 IN_SECONDS = re.compile(r"[0-9.]+").fullmatch
 """Matches what stands in place of a reason where a pause has none."""
@@ -100,3 +100,6 @@ def _used(rates: Sequence[RateStatus]) -> Sentence:
 
 def _share(rate: RateStatus) -> Sentence:
     return f"{rate.used:,}{f'/{rate.limit:,}' if rate.limit else ''} in ", Period(rate.per)
+
+
+FACE = LimiterFace()

@@ -6,10 +6,13 @@ from typing import ClassVar
 
 from handfast._watch.faces.leases import LeaseFace
 
-__all__ = ["LockFace"]
+__all__ = ["FACE", "LockFace"]
 
 
 class LockFace(LeaseFace):
     """A lock."""
 
     noun: ClassVar[str] = "lock"
+
+
+FACE = LockFace()

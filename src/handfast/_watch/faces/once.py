@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from handfast import Handfast, Once
     from handfast._protocol.asking import Acted
 
-__all__ = ["OnceFace"]
+__all__ = ["FACE", "OnceFace"]
 
 CELLS = {"begun": "began, did not end", "unstored": "done, not stored"}
 """The words of a cell for the state of a record, where the state itself is unclear."""
@@ -83,3 +83,6 @@ def _recorded(record: OnceStatus) -> Sentence:
 def _made(client: Handfast, name: str, parts: tuple[str, ...]) -> Once:
     made = client.once(name)
     return made.keyed(*parts) if parts else made
+
+
+FACE = OnceFace()

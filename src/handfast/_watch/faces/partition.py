@@ -12,7 +12,7 @@ from handfast._watch.faces.leases import LeaseFace
 from handfast._watch.facts import Facts, Label, Listing, Seen, Sentence, count_of
 from handfast.records import Holder, LockStatus
 
-__all__ = ["PartitionFace"]
+__all__ = ["FACE", "PartitionFace"]
 
 LISTED = 200
 """Items that are listed."""
@@ -48,3 +48,6 @@ class PartitionFace(GroupFace):
             ((Label(label) if label else "no worker", f", {count_of(len(own), 'item')}"), own) for label, own in ordered
         ]
         yield Listing("Items by worker", rows, max(0, len(found.items) - LISTED))
+
+
+FACE = PartitionFace()

@@ -6,7 +6,7 @@ from handfast._watch.faces.leases import LeaseFace
 from handfast._watch.facts import Facts, Label, Seen, Sentence, count_of
 from handfast.records import Holder, LockStatus, Waiter
 
-__all__ = ["RWLockFace"]
+__all__ = ["FACE", "RWLockFace"]
 
 
 class RWLockFace(LeaseFace):
@@ -29,3 +29,6 @@ class RWLockFace(LeaseFace):
 
     def is_strong(self, one: Holder | Waiter) -> bool:
         return one.exclusive
+
+
+FACE = RWLockFace()

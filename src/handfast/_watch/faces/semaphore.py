@@ -8,7 +8,7 @@ from handfast._watch.faces.leases import LeaseFace
 from handfast._watch.facts import Facts, Seen, Sentence, count_of
 from handfast.records import Holder, LockStatus, Waiter
 
-__all__ = ["SemaphoreFace"]
+__all__ = ["FACE", "SemaphoreFace"]
 
 
 class SemaphoreFace(LeaseFace):
@@ -29,3 +29,6 @@ class SemaphoreFace(LeaseFace):
 
     def role(self, one: Holder | Waiter) -> str:
         return count_of(one.weight, "permit")
+
+
+FACE = SemaphoreFace()
