@@ -470,11 +470,14 @@ def _sample(kind: str) -> Script:
         async def wait() -> None:
             await workload.record("wait", sample.wait, workload.one, "a")
 
-        waiting = workload.api.start(wait)
-        await workload.wait_for_key(f"{{hf:{kind}:a}}:{sample.waits}", 1)
-        await workload.record("use", sample.use, workload.other, "a")
-        await workload.record("let go", sample.let_go, workload.other, "a")
-        await workload.join(waiting)
+        if sample.wait is None:
+            await workload.record("use", sample.use, workload.one, "a")
+        else:
+            waiting = workload.api.start(wait)
+            await workload.wait_for_key(f"{{hf:{kind}:a}}:{sample.waits}", 1)
+            await workload.record("use", sample.use, workload.other, "a")
+            await workload.record("let go", sample.let_go, workload.other, "a")
+            await workload.join(waiting)
         for method in sample.others:
             await workload.record(method, getattr(sample.make(workload.one, "a"), method))
 
