@@ -27,11 +27,13 @@ ASSETS = Path(__file__).parents[1] / "docs/assets"
 SHOWN_AS = "redis.internal:6379"
 """The address of the server in the pictures."""
 
-SIZE, PHONE = (1280, 800), (360, 740)
+SIZE = (1280, 800)
 
 SCENE_S = 75.0
 
-VIEWS = {"overview": "", "held": "held", "name": "name/lock/nightly-export", "limits": "limits", "results": "results"}
+VIEWS = {"overview": "", "held": "held"}
+
+NAME = "name/lock/nightly-export"
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
@@ -83,15 +85,10 @@ def _take(browser: Browser, url: str, theme: Theme) -> None:
         tab.locator("#live", has_text="Live").wait_for()
         tab.wait_for_timeout(1500)
         tab.screenshot(path=ASSETS / f"page-{name}-{theme}.png")
-    tab.goto(f"{url}#/{VIEWS['name']}")
+    tab.goto(f"{url}#/{NAME}")
     tab.locator("#act-release:not([disabled])").click()
     tab.fill("#ask-reason", "hangs since the deploy, INC-4411")
     tab.screenshot(path=ASSETS / f"page-release-{theme}.png")
-    tab.keyboard.press("Escape")
-    tab.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-    tab.goto(f"{url}#/")
-    tab.wait_for_timeout(1500)
-    tab.screenshot(path=ASSETS / f"page-phone-{theme}.png")
     tab.close()
 
 

@@ -113,8 +113,7 @@ def verdict_of(view: View, problems: list[Problem]) -> Verdict:
 def _verdict(view: View, problems: list[Problem], urgent: int, warnings: int) -> Verdict:
     if stuck := {one.where for one in problems if one.is_stuck}:
         return _of_stuck([row for row in view.rows if row.key in stuck], view.at)
-    waiting = sum(row.facts.waiting for row in view.rows if row.is_awaited)
-    now = f"{count_of(view.held, 'lease')} held; {_waiting(waiting)}."
+    now = f"{count_of(view.held, 'lease')} held; {_waiting(view.waiting)}."
     if urgent:
         settings = "1 setting of the server breaks" if urgent == 1 else f"{urgent:,} settings of the server break"
         return Verdict("urgent", f"Nothing is stuck; {settings} what the locks promise", (now,))

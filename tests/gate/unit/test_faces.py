@@ -208,7 +208,7 @@ def test_candidates_that_stand_by_are_no_alarm_in_any_view(kind, level):
     assert (awaited > 0) is (level is not None)
 
 
-def test_a_pause_and_a_hold_are_told_alike():
+def test_a_pause_and_a_hold_have_the_same_facts():
     paused = row("limiter", replace(LIMITER, paused_for=60.0, last=PAUSE))
     held = row("lock", leases(0, waiting=0, hold=HOLD))
     assert [(one.facts.stop.by, one.facts.stop.why) for one in (paused, held)] == [
