@@ -149,6 +149,8 @@ class LeaseFace(Face[LockStatus]):
             if not facts.holding and facts.granted_at is not None:
                 said = (*said, "; the latest ", Moment(facts.granted_at), " ago")
             yield said
+        if facts.waiting > len(facts.queue) > 0:
+            yield (f"the first {len(facts.queue):,} of the queue are listed",)
         yield from _circles(facts)
 
     def role(self, one: Holder | Waiter) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from handfast._watch.faces.leases import standing
 from handfast._watch.facts import Column, Label, Length, Moment, Part, Sentence
-from handfast._watch.rows import Row
+from handfast._watch.rows import Level, Row
 from handfast._watch.thresholds import SILENT_S
 from handfast.cli.colors import BOLD, DIM, GREEN, RED, YELLOW, colored, has_color, wrapped
 from handfast.cli.durations import period, span
@@ -25,7 +25,7 @@ LISTED = 10
 SEVERITIES = {"failure": ("FAIL", RED), "warning": ("WARN", YELLOW), "info": ("info", DIM), "ok": ("ok", GREEN)}
 """How a finding is marked, the worst first."""
 
-LEVELS = {None: "", "warning": YELLOW, "urgent": RED}
+LEVELS: dict[Level | None, str] = {None: "", "warning": YELLOW, "urgent": RED}
 
 
 def text_of(said: Sentence, now: float) -> str:

@@ -151,7 +151,7 @@ class Watching:
         self._screen, self._client, self._url, self._terminal = screen, client, url, terminal
         self._live = Live(client)
         self._started_at = time.monotonic()
-        self.looker = Looker(
+        self.looker: Looker[View] = Looker(
             "handfast-top", self._look, self._show, every=lambda: EVERY_S, rests=REST, slow=SLOW_S, on_change=self._wake
         )
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from handfast._watch.live import Row, View
 from handfast._watch.looker import Outage
 from handfast._watch.problems import Problem
-from handfast._watch.rows import Key, gathered, is_full
+from handfast._watch.rows import Key, Level, gathered, is_full
 from handfast._watch.thresholds import SILENT_S
 from handfast.cli.colors import BLUE, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW
 from handfast.cli.durations import period, span
@@ -48,7 +48,7 @@ KEYS = {
 BARS = "▁▂▃▄▅▆▇"
 """How long a waiter has waited: the tallest bar, which leaves a gap to the line above, for an hour or more."""
 
-LEVELS = {None: "", "warning": YELLOW, "urgent": f"{BOLD};{RED}"}
+LEVELS: dict[Level | None, str] = {None: "", "warning": YELLOW, "urgent": f"{BOLD};{RED}"}
 
 SIGNS = {"urgent": ("!", RED), "warning": ("▲", YELLOW), "note": ("·", MAGENTA)}
 
