@@ -21,6 +21,7 @@ from handfast.cli.top.acts import act_for
 from handfast.cli.top.cells import cut, drawn, fit
 from handfast.cli.top.command import Keyboard, Watching, command
 from handfast.cli.top.frames import SORTS, Screen
+from handfast.cli.top.terminal import keys_of
 from tests._support.helpers import eventually
 
 ODD = ["注文:東京🦊", "evil\x1b[31mred\x07", "\u202eright to left", "x" * 300]
@@ -315,6 +316,23 @@ def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
     assert lines[2].startswith(" ! No look has succeeded for 0.0s. What you see is old. ZeroDivisionError(")
     look(watching)
     assert (screen.outage, screen.reason) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("j", ["j"]),
+        ("\x1b", ["escape"]),
+        ("\x1b[B", ["down"]),
+        ("\x1b[B\x1b[B\x1b[6~q", ["down", "down", "page down", "q"]),
+        ("\x1bOA\x1bOA", ["up", "up"]),
+        ("\x1b[1;5C\x1b[B", ["down"]),
+        ("é\r\x7f", ["é", "enter", "back"]),
+    ],
+)
+def test_keys_that_come_together_are_all_read(text, keys):
+    """As those of an arrow that is held down."""
+    assert keys_of(text) == keys
 
 
 def test_problems_scroll_and_open_their_names():

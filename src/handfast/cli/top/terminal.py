@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["KEYS", "Terminal"]
+__all__ = ["KEYS", "Terminal", "keys_of"]
 
 KEYS = {
     "\x1b[A": "up",
@@ -31,6 +32,9 @@ KEYS = {
     "\x1b": "escape",
 }
 """The name of each key that has no character of its own."""
+
+TYPED = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
+"""Matches a key."""
 
 ALTERNATE, NORMAL = b"\x1b[?1049h\x1b[?25l\x1b[2J", b"\x1b[0m\x1b[?25h\x1b[?1049l"
 """Show the second screen without a cursor; show the first one as it was."""
@@ -103,11 +107,7 @@ class Terminal:
         text = os.read(self._in, 1000).decode(errors="replace")
         if not text:  # the terminal is gone
             raise EOFError
-        if text in KEYS:
-            return [KEYS[text]]
-        if text.startswith("\x1b"):
-            return []
-        return [KEYS.get(one, one) for one in text]
+        return keys_of(text)
 
     def _begin(self) -> None:
         tty.setcbreak(self._in)
@@ -129,6 +129,12 @@ class Terminal:
 
     def _on_resize(self, _number: int, _frame: FrameType | None) -> None:
         self.wake()
+
+
+def keys_of(text: str) -> list[str]:
+    """Return the keys of what was read: several, where a key is held down. Keys without a name here are left out."""
+    found = [KEYS.get(one, one) for one in TYPED.findall(text)]
+    return [key for key in found if not key.startswith("\x1b")]
 
 
 def _exit(_number: int, _frame: FrameType | None) -> None:
