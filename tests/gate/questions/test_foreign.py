@@ -49,7 +49,8 @@ async def test_foreign(client, there, row, visit):
         one = visit()
         assert await one.enters(), repr(one.error)
     found = {one.name: str(one) for one in there.names(recorded=True)}
-    assert set(found) <= {"a", "b", "c", *ODD}
+    own = {name for name in found if name.partition("|")[0] in {"a", "b", "c"}}  # a partition may have its items by now
+    assert set(found) <= own | {*ODD}
     assert "a" in found or row.of not in OPERATED
     if row.shape != "calls":
         assert await one.leaves() is None
