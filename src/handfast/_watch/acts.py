@@ -65,7 +65,7 @@ class Done(NamedTuple):
     """The hold or the pause that was ended: by whom, when and why it was set. Empty where the caller gave the version."""
 
     def text(self, done: str) -> str:
-        """Return a message: what was done, and that the audit failed if it did."""
+        """Return a message: the act, and that the audit failed if it did."""
         return f"{done}, but {self.unaudited}" if self.unaudited else done
 
 
@@ -150,13 +150,13 @@ class Named(NamedTuple):
         return self._done(client, "resume", reason, acted == "done")._replace(ended=ended)
 
     def version(self, client: Handfast) -> str:
-        """Return what tells the record of a key of `once`, or the parts of a latch, from others; empty if there are none."""
+        """Return the version of the record of a key of `once`, or of the parts of a latch; empty if there are none."""
         return FACES[self.kind].version(client, self.name, self.parts)
 
     def forget(self, client: Handfast, *, reason: str, version: str) -> Done:
         """Forget that a key of `once` or the parts of a latch were done, if they are still those of this version.
 
-        Raises ValueError, with what there is now, if they are not.
+        Raises ValueError, with the facts of now, if they are not.
         """
         _needed(reason)
         acted = FACES[self.kind].forget(client, self.name, self.parts, version)
@@ -165,7 +165,7 @@ class Named(NamedTuple):
         return self._done(client, "forget", reason)
 
     def state(self, client: Handfast) -> str:
-        """Return what is recorded of a key of `once`, or of a latch, for people."""
+        """Return the record of a key of `once`, or of a latch, for people."""
         return FACES[self.kind].recorded(client, self.name, self.parts)
 
     def _status(self, client: Handfast) -> LockStatus:

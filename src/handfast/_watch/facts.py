@@ -1,4 +1,4 @@
-"""What is known of a name at a moment, in the same words for every kind, and sentences for every view.
+"""The facts of a name at a moment, in the same words for every kind, and sentences for every view.
 
 Faces make facts (`handfast._watch.faces`); views draw them and know no kind. Moments are in seconds of `time.monotonic`.
 """
@@ -72,13 +72,13 @@ class Column(NamedTuple):
     is_word: bool = False
     """Whether its cells are words that are never shortened."""
     shows: Literal["", "name", "held", "waits"] = ""
-    """What its cells say, where that may be worth a color."""
+    """The meaning of its cells, where that may be worth a color."""
     is_extra: bool = False
     """Whether it is shown only where idle names are, too."""
 
 
 class Stop(NamedTuple):
-    """What an operator has set to keep others out: a hold, or a pause."""
+    """An operator's hold or pause, which keeps others out."""
 
     what: Literal["on hold", "paused"]
     by: str
@@ -104,7 +104,6 @@ class Unreadable(NamedTuple):
     """Stands for the status of a name which this version cannot read."""
 
     why: str
-    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

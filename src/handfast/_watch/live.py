@@ -83,7 +83,7 @@ class View:
     is_whole: bool = False
     """Whether a search has ended, so that all names are known."""
     results: Results = field(default_factory=Results)
-    """What `once` has recorded; empty if it is not read."""
+    """The records of `once`; empty if they are not read."""
     left_out: int = 0
     """How many idle names have no row, since there are too many."""
     passed_over: int = 0
@@ -115,7 +115,7 @@ class View:
 class Live:
     """The names of a client's namespace, as they were inspected last.
 
-    With ``results`` it also reads what `once` has recorded, for which the user needs the right.
+    With ``results`` it also reads the records of `once`, for which the user needs the right.
     """
 
     def __init__(self, client: Handfast, *, results: bool = False) -> None:
@@ -234,7 +234,7 @@ class Live:
         return taken
 
     def _moving(self, key: Key, row: Row) -> Row:
-        """Return the row with what has changed of late."""
+        """Return the row with the latest changes."""
         facts, now, before = row.facts, row.at, self._rows.get(key)
         if (samples := self._samples.get(key)) is None:
             if before is None:

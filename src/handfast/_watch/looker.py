@@ -1,4 +1,4 @@
-"""Take looks in a thread, one after the other, and know whether what was seen is old.
+"""Take looks in a thread, one after the other, and know whether the latest view is old.
 
 Each look is followed by a rest in proportion to it, so looks take a small part of the server's time. Whatever a look has
 raised, the next one follows: a thread that ended would show old things as new ones.
@@ -106,7 +106,7 @@ class Looker(Generic[V]):
                 self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Look no more. A look in progress ends by itself; a later `start` begins none."""
         self._is_over = True
         self._wakes.set()
 
@@ -126,13 +126,13 @@ class Looker(Generic[V]):
 
     def _run(self) -> None:
         while self.goes_on() and not self._is_over:
-            self._wakes.clear()
             self._began_at = began = time.monotonic()
             error = self._look()
             self._began_at, self.ended_at = None, time.monotonic()
             self._note(error, began)
             took, every = self.ended_at - began, self.every()
             self._wakes.wait(every if error else max(every - took, min(self.longest_rest, self.rests * took)))
+            self._wakes.clear()  # before the condition is asked: an end that comes meanwhile is seen there
 
     def _look(self) -> Exception | None:
         try:

@@ -1,6 +1,6 @@
-"""Problems in sentences, for a person: a table of rules, and the order of what they find.
+"""Problems in sentences, for a person: a table of rules, and the order of their findings.
 
-A rule is a function of a row, or of what is known of the server, and says how bad it is and in which words. Names come before
+A rule is a function of a row, or of the facts of the server, and says how bad it is and in which words. Names come before
 results, and these before the server: a setting of the server was there yesterday, and a name that is stuck was not. A
 sentence about a lease that ends soon needs a row of the same step: nothing old raises an alarm.
 """
@@ -59,7 +59,7 @@ class Problem:
 
 
 class Finding(NamedTuple):
-    """What a rule has found."""
+    """The finding of a rule."""
 
     level: Level
     harm: float
@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
     level: Level | None
     text: str
     means: Sentence = ()
-    """What a reader may conclude."""
+    """The conclusion for a reader."""
     urgent: int = 0
     """How many names, results and settings of the server are urgent, each counted once."""
     warnings: int = 0
@@ -103,7 +103,7 @@ def find_problems(view: View) -> list[Problem]:
 
 
 def verdict_of(view: View, problems: list[Problem]) -> Verdict:
-    """Return what is to be said first."""
+    """Return the first sentence of a view."""
     about = {level: {one.where or one.id for one in problems if one.level == level} for level in LEVELS}
     urgent, warnings = len(about["urgent"]), len(about["warning"] - about["urgent"])
     verdict = _verdict(view, problems, urgent, warnings)

@@ -57,7 +57,7 @@ class Result(NamedTuple):
     why: str
     """The text of a failure."""
     version: str = ""
-    """What tells the record from others, for an act."""
+    """The version of the record, for an act."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Row(Seen[Any]):
 
     @property
     def facts(self) -> Facts:
-        """What is known of the name. It is computed once."""
+        """The facts of the name. They are computed once."""
         if (facts := self._facts) is None:
             facts = face_of(self).facts(self)
             object.__setattr__(self, "_facts", facts)

@@ -52,7 +52,7 @@ FRESH_S = 1.5
 
 
 def of_page() -> dict[str, float]:
-    """Return the thresholds of what the page counts by itself between two looks."""
+    """Return the thresholds that the page applies by itself between two looks."""
     return {
         "held_long": HELD_LONG_S,
         "waited_long": WAITED_LONG_S,

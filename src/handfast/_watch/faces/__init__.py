@@ -1,6 +1,6 @@
-"""What a name looks like, by its kind: the one place of every view, from ``handfast ls`` to the page.
+"""The look of a name, by its kind: the only place for every view, from ``handfast ls`` to the page.
 
-A face makes `Facts` of a status; `face` has what each face says, `leases` what kinds with leases have in common. Each kind
+A face makes `Facts` of a status; `face` has the methods of every face, `leases` those that kinds with leases share. Each kind
 that is listed has a module of its name here, whose ``FACE`` is its face.
 """
 

@@ -1,4 +1,4 @@
-"""What a face says: the facts of a name, its columns, its sentences, its acts and its JSON."""
+"""The methods of a face: facts of a name, columns, sentences, acts and JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Face(Generic[S]):
     has_rates: ClassVar[bool] = False
     """Whether its names are listed among the limits, apart from all others."""
     has_records: ClassVar[bool] = False
-    """Whether its keys have a record of what was done."""
+    """Whether its keys have a record of the work done."""
     has_values: ClassVar[bool] = False
     """Whether holders and waiters show a value."""
     stands_by: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class Face(Generic[S]):
     """Of the table of `handfast ls`. Kinds with the same columns share a table."""
 
     def facts(self, found: Seen[S]) -> Facts:
-        """Return what is known of a name."""
+        """Return the facts of a name."""
         raise NotImplementedError
 
     def who(self, found: Seen[S], facts: Facts) -> Sentence:
@@ -55,7 +55,7 @@ class Face(Generic[S]):
         raise NotImplementedError
 
     def notes(self, found: Seen[S], facts: Facts) -> Iterator[Sentence]:
-        """Yield what is known besides, a sentence for each fact."""
+        """Yield the other facts, each as a sentence."""
         yield from ()
 
     def listings(self, found: Seen[S]) -> Iterator[Listing]:
@@ -63,7 +63,7 @@ class Face(Generic[S]):
         yield from ()
 
     def role(self, one: Holder | Waiter) -> str:
-        """Return what a holder or a waiter is."""
+        """Return the role of a holder or a waiter."""
         raise NotImplementedError
 
     def is_usual(self, one: Holder | Waiter) -> bool:
@@ -75,15 +75,15 @@ class Face(Generic[S]):
         return True
 
     def summary(self, found: Seen[S]) -> dict[str, Any]:
-        """Return the object of `handfast ls --json`, without what every kind has."""
+        """Return the object of `handfast ls --json`, without the fields that every kind has."""
         raise NotImplementedError
 
     def description(self, found: Seen[S]) -> dict[str, Any]:
-        """Return what `handfast show --json` has besides."""
+        """Return the further fields of `handfast show --json`."""
         return {}
 
     def version(self, client: Handfast, name: str, parts: tuple[str, ...]) -> str:
-        """Return what tells the record of a name from others; empty without a record. For kinds that can be forgotten."""
+        """Return the version of the record of a name; empty without a record. For kinds that can be forgotten."""
         raise NotImplementedError
 
     def forget(self, client: Handfast, name: str, parts: tuple[str, ...], version: str) -> Acted:
@@ -91,7 +91,7 @@ class Face(Generic[S]):
         raise NotImplementedError
 
     def recorded(self, client: Handfast, name: str, parts: tuple[str, ...]) -> str:
-        """Return what is recorded of a name, for people."""
+        """Return the record of a name, for people."""
         raise NotImplementedError
 
 

@@ -73,7 +73,7 @@ class LatchFace(Face[LatchStatus]):
 
 
 def latch_version(status: LatchStatus) -> str:
-    """Return what tells the parts of a latch from those of another moment; empty without parts."""
+    """Return the version of the parts of a latch; empty without parts."""
     return f"{status.number}.{microseconds(status.changed_at)}" if status.changed_at else ""
 
 

@@ -1,4 +1,4 @@
-"""The face of a name with leases: what locks, semaphores, elections and the like have in common."""
+"""The face of a name with leases: common to locks, semaphores, elections and the like."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LeaseFace(Face[LockStatus]):
     """A name with leases."""
 
     noun: ClassVar[str]
-    """What every holder and waiter is."""
+    """The role of every holder and waiter."""
     acts: ClassVar[tuple[Act, ...]] = ("release", "hold")
     has_leases: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
@@ -53,11 +53,11 @@ class LeaseFace(Face[LockStatus]):
         return 0
 
     def aside(self, found: Seen[LockStatus], oldest: Holder) -> str:
-        """Return what stands before the label of the oldest holder in a cell."""
+        """Return the words before the label of the oldest holder in a cell."""
         return "released" if oldest.released else ""
 
     def free(self, found: Seen[LockStatus]) -> Sentence:
-        """Return what stands in the cell of holders where there is none."""
+        """Return the text of the cell of holders of a name that no one holds."""
         return ()
 
     def facts(self, found: Seen[LockStatus]) -> Facts:
@@ -210,7 +210,7 @@ class LeaseFace(Face[LockStatus]):
 
 
 def standing(face: Face[Any], one: Holder | Waiter) -> Sentence:
-    """Return the role of a holder or a waiter, and what it is about: ``writer``, ``2 permits, slot 0``, ``lock, preempts``."""
+    """Return the role of a holder or a waiter, and further facts: ``writer``, ``2 permits, slot 0``, ``lock, preempts``."""
     said: list[Sentence] = [(face.role(one),)]
     if isinstance(one, Holder):
         if one.slot is not None:
@@ -231,7 +231,7 @@ def standing(face: Face[Any], one: Holder | Waiter) -> Sentence:
 
 
 def hold_version(hold: Hold) -> str:
-    """Return what tells a hold from others."""
+    """Return the version of a hold."""
     return str(microseconds(hold.until))
 
 

@@ -16,7 +16,7 @@ from handfast.records import LimiterStatus, RateStatus
 __all__ = ["FACE", "LimiterFace", "pause_version"]
 
 IN_SECONDS = re.compile(r"[0-9.]+").fullmatch
-"""Matches what stands in place of a reason where a pause has none."""
+"""Matches the words in place of a reason where a pause has none."""
 
 
 class LimiterFace(Face[LimiterStatus]):
@@ -86,7 +86,7 @@ class LimiterFace(Face[LimiterStatus]):
 
 
 def pause_version(status: LimiterStatus) -> str:
-    """Return what tells a pause from others; empty without one."""
+    """Return the version of a pause; empty without a pause."""
     return str(microseconds(status.paused_until)) if status.paused_until else ""
 
 

@@ -1,4 +1,4 @@
-"""The face of a key of `once`: who runs it, and what is recorded of it."""
+"""The face of a key of `once`: who runs it, and its record."""
 
 from __future__ import annotations
 
