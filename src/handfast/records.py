@@ -236,7 +236,7 @@ class ServerFinding:
         severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a restart or a failover may lose a lease or grant
             it twice, or a limit is near; ``"failure"``: this server grants nothing, or it may evict leases that are held.
         topic: What it is about, in one word that does not change, such as ``"eviction"``.
-        text: What was found.
+        text: What was found: the harm, and after a colon its cause.
         advice: What to do; empty if there is nothing to do.
         command: The command to the server that changes it; empty if there is none.
     """

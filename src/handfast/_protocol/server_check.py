@@ -122,7 +122,7 @@ def _judge(
         text = f"{engine.name} is not among the servers that Handfast is tested on; its scripts were seen to run alone"
         yield ServerFinding("warning", "server", text, "try it out first, or use Redis or Valkey")
     if not heard:
-        text = "no messages reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead"
+        text = "waiters ask every 0.05 s to 1 s: no messages reach this client, which a proxy may keep back"
         yield ServerFinding("warning", "messages", text, "connect to the server directly")
     if info:
         yield from _role(info)
@@ -142,7 +142,7 @@ def _judge(
 
 def _role(info: Mapping[str, str]) -> Iterator[ServerFinding]:
     if info.get("role") == "slave":
-        text = f"it is a replica of {info.get('master_host')}:{info.get('master_port')}, and refuses every acquire"
+        text = f"it refuses every acquire: it is a replica of {info.get('master_host')}:{info.get('master_port')}"
         yield ServerFinding("failure", "replicas", text, "name the primary, or its Sentinels: redis+sentinel://…")
 
 
@@ -154,9 +154,9 @@ def _eviction(info: Mapping[str, str]) -> Iterator[ServerFinding]:
     )
     evicted = _number(info, "evicted_keys")
     if policy != NO_EVICTION and (most or evicted):
-        text = f"maxmemory-policy is {policy}: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
+        text = f"it may evict live leases, which unlocks them, and results of once: maxmemory-policy is {policy}"
         if evicted:
-            text += f"; it has evicted {evicted:,} keys since it started"
+            text += f", and it has evicted {evicted:,} keys since it started"
         advice = "let a full server refuse writes instead"
         yield ServerFinding("failure", "eviction", text, advice, f"CONFIG SET maxmemory-policy {NO_EVICTION}")
     elif policy != NO_EVICTION:
@@ -165,17 +165,17 @@ def _eviction(info: Mapping[str, str]) -> Iterator[ServerFinding]:
     else:
         yield ServerFinding("ok", "eviction", "nothing is evicted")
     if most and used >= NEARLY_FULL * most:
-        text = f"{used / most:.0%} of maxmemory is used: a full server refuses every acquire"
+        text = f"a full server refuses every acquire: {used / most:.0%} of maxmemory is used"
         yield ServerFinding("warning", "memory", text, "raise maxmemory, or store less")
 
 
 def _persistence(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[ServerFinding]:
     if info.get("aof_enabled") == "1" and info.get("aof_last_write_status", "ok") != "ok":
-        text = "its last write to the append-only file failed: it refuses every acquire"
+        text = "it refuses every acquire: its last write to the append-only file failed"
         yield ServerFinding("failure", "persistence", text, "see its log, and the space on its disk")
     is_stopped = settings.get("save") and settings.get("stop-writes-on-bgsave-error") == "yes"
     if info.get("rdb_last_bgsave_status", "ok") != "ok" and is_stopped:
-        text = "its last snapshot failed: it refuses every acquire"
+        text = "it refuses every acquire: its last snapshot failed"
         yield ServerFinding("failure", "persistence", text, "see its log, and the space on its disk")
     if info.get("aof_enabled") == "1":
         if settings.get("appendfsync") == "always":
@@ -188,7 +188,7 @@ def _persistence(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterat
             yield ServerFinding("info", "persistence", text, advice, "CONFIG SET appendfsync always")
     elif "save" in settings:
         lost = "what came after the last snapshot" if settings["save"] else "every lease, queue and result of once"
-        text = f"there is no append-only file: a restart forgets {lost}, and grants live leases again"
+        text = f"a restart forgets {lost}, and grants live leases again: there is no append-only file"
         advice = "fence what the leases protect, or have writes stored"
         yield ServerFinding("warning", "persistence", text, advice, "CONFIG SET appendonly yes")
 
@@ -198,7 +198,7 @@ def _replicas(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[
         return
     replicas, wanted = _number(info, "connected_slaves"), int(settings.get("min-replicas-to-write", 0))
     if wanted and int(info.get("min_slaves_good_slaves", replicas)) < wanted:
-        text = f"it wants {_counted(wanted)} and has fewer: it refuses every acquire"
+        text = f"it refuses every acquire: it wants {_counted(wanted)} and has fewer"
         yield ServerFinding(
             "failure", "replicas", text, "start replicas, or want none", "CONFIG SET min-replicas-to-write 0"
         )
@@ -209,17 +209,17 @@ def _replicas(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[
         forgets = "a failover forgets the grants of the last moments"
         advice = "fence what the leases protect"
         if wanted:
-            text = f"it has {many}: {forgets}; cut off, it stops granting after {settings.get('min-replicas-max-lag', '10')} s"
+            text = f"{forgets}: it has {many}, and stops granting {settings.get('min-replicas-max-lag', '10')} s after it was cut off"
             yield ServerFinding("info", "replicas", text, advice)
         elif "min-replicas-to-write" in settings:
-            text = f"it has {many}: {forgets}, and a primary that is cut off goes on granting"
+            text = f"{forgets}, and a primary that is cut off goes on granting: it has {many}"
             advice += ", and let it stop then"
             yield ServerFinding("warning", "replicas", text, advice, "CONFIG SET min-replicas-to-write 1")
         else:
-            yield ServerFinding("warning", "replicas", f"it has {many}: {forgets}", advice)
+            yield ServerFinding("warning", "replicas", f"{forgets}: it has {many}", advice)
     late = max(replica_lags(dict(info)), default=0)
     if late >= LATE_S:
-        text = f"a replica has not been heard of for {late} s: a failover to it forgets the grants of that time"
+        text = f"a failover to a replica forgets the grants of {late} s: it has not been heard of for as long"
         yield ServerFinding("warning", "replicas", text, "see the replica's log")
 
 

@@ -27,7 +27,7 @@ from handfast._watch.thresholds import (
 )
 from handfast.records import Holder, ServerFinding
 
-__all__ = ["SEVERITIES", "Group", "Problem", "Verdict", "find_problems", "verdict_of"]
+__all__ = ["SEVERITIES", "Group", "Problem", "Verdict", "find_problems", "sentences_of", "verdict_of"]
 
 Group: TypeAlias = Literal["names", "results", "server"]
 
@@ -308,9 +308,14 @@ def _of_server(findings: tuple[ServerFinding, ...]) -> Iterator[Problem]:
         times[one.topic] += 1
         again = f" {times[one.topic]}" if times[one.topic] > 1 else ""  # each replica, and each primary, may have one
         if (level := SEVERITIES[one.severity]) is not None:
-            said = (_capital(one.advice),) if one.advice else ()
-            says, word = (_capital(one.text),), f"server {one.topic}{again}"
-            yield Problem(level, "server", 1, word, says, said, command=one.command)
+            says, means = sentences_of(one)
+            yield Problem(level, "server", 1, f"server {one.topic}{again}", (says,), (means,), command=one.command)
+
+
+def sentences_of(finding: ServerFinding) -> tuple[str, str]:
+    """Return the harm of a finding about the server; and its cause and the advice, in sentences."""
+    harm, _, cause = finding.text.partition(": ")
+    return _capital(harm), " ".join(f"{_capital(text)}." for text in (cause, finding.advice) if text)
 
 
 def _of_keys(count: int) -> Problem:

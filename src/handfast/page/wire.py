@@ -12,7 +12,7 @@ from typing import Any
 
 from handfast._watch.faces import FACES
 from handfast._watch.facts import Facts, Label, Length, Moment, Part, Period, Sentence
-from handfast._watch.problems import SEVERITIES, Problem
+from handfast._watch.problems import SEVERITIES, Problem, sentences_of
 from handfast._watch.results import Result
 from handfast._watch.rows import Row, is_full
 from handfast._watch.thresholds import SILENT_S
@@ -242,7 +242,8 @@ def _part(part: Part, name: str | None) -> object:
 def finding(found: ServerFinding) -> dict[str, Any]:
     """Return a finding about the server."""
     level = SEVERITIES[found.severity] or {"info": "note"}.get(found.severity, "fine")
-    return {name: getattr(found, name) for name in ("topic", "text", "advice", "command")} | {"level": level}
+    says, means = sentences_of(found)
+    return {"topic": found.topic, "level": level, "says": says, "means": means, "command": found.command}
 
 
 def audited(entry: AuditEntry) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_it_says_what_is_good_and_what_to_do_about_the_rest(own):
     assert code == 1
     assert any(line.endswith(": scripts run, and grants reach this client") for line in lines)
     at = lines.index(
-        "FAIL  maxmemory-policy is allkeys-lru: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
+        "FAIL  it may evict live leases, which unlocks them, and results of once: maxmemory-policy is allkeys-lru"
     )
     assert at == 0, "the worst comes first"
     assert lines[at + 1] == "    → let a full server refuse writes instead: CONFIG SET maxmemory-policy noeviction"

@@ -68,8 +68,8 @@ def judged(info="", settings=SETTINGS, clock=NOW, moments=(NOW, NOW)):
 @pytest.mark.parametrize(
     ("info", "text"),
     [
-        ("aof_last_write_status:err", "its last write to the append-only file failed: it refuses every acquire"),
-        ("rdb_last_bgsave_status:err", "its last snapshot failed: it refuses every acquire"),
+        ("aof_last_write_status:err", "it refuses every acquire: its last write to the append-only file failed"),
+        ("rdb_last_bgsave_status:err", "it refuses every acquire: its last snapshot failed"),
     ],
 )
 def test_a_server_that_cannot_write_to_its_disk_is_a_failure(info, text):
@@ -82,7 +82,7 @@ def test_a_replica_that_is_behind_is_a_warning():
         "connected_slaves:2\r\nslave0:ip=a,port=1,state=online,lag=0\r\nslave1:ip=b,port=2,state=online,lag=45\r\n"
     )
     (warning,) = [one for one in judged(replicas, SETTINGS | {"min-replicas-to-write": "1"}) if one.severity in BAD]
-    assert warning.text.startswith("a replica has not been heard of for 45 s: ")
+    assert warning.text.startswith("a failover to a replica forgets the grants of 45 s: ")
 
 
 def test_evicted_keys_and_refused_connections_are_counted():

@@ -161,7 +161,7 @@ def test_the_leader_is_printed(call, hf):
     assert done(call("--leader")) == (1, "", "")
     assert done(call("--leader", "--json")) == (1, '{"name": "job", "leader": null}\n', "")
     with hf.election("job", value="http://10.0.0.5:8000 \x1b[31m") as term:
-        assert done(call("--leader")) == (0, "http://10.0.0.5:8000 \ufffd[31m\n", "")
+        assert done(call("--leader")) == (0, "http://10.0.0.5:8000 \\x1b[31m\n", "")
         found = json.loads(done(call("--leader", "--json"))[1])["leader"]
         assert (found["value"], found["fence"]) == ("http://10.0.0.5:8000 \x1b[31m", term.fence)
     with hf.election("job"):

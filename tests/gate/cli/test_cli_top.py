@@ -111,7 +111,7 @@ def test_a_frame_shows_who_holds_and_waits_and_what_is_wrong(call, hf, other):
             "3",
             "waiting",
         ]
-        assert "is on hold for 59m" in worst or "append-only" in worst
+        assert "is on hold for 59m" in worst or "restart forgets" in worst
         assert heads.split() == ["NAME", "KIND", "HELD", "BY", "HELD", "ENDS", "QUEUE↓", "WAITED", "/S"]
         assert first.split()[:2] == ["order:42", "lock"]
         assert first.split()[5:7] == ["3", "▁▁▁"]

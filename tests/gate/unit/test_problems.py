@@ -166,7 +166,7 @@ def test_the_worst_comes_first():
     findings = (
         ServerFinding("failure", "eviction", "maxmemory-policy is allkeys-lru"),
         ServerFinding("failure", "rights", "the user lacks rights", "give them", "ACL SETUSER"),
-        ServerFinding("warning", "persistence", "there is no file"),
+        ServerFinding("warning", "persistence", "a restart forgets it: there is no file", "have one", "CONFIG SET"),
         ServerFinding("info", "x", "y"),
     )
     found = find_problems(View(NOW, 0.0, tuple(rows), findings, is_whole=True))
@@ -182,9 +182,10 @@ def test_the_worst_comes_first():
     assert [sentence(one.says, NOW) for one in found if one.id.startswith("server")] == [
         "maxmemory-policy is allkeys-lru",
         "The user lacks rights",
-        "There is no file",
+        "A restart forgets it",
     ]
-    assert (sentence(found[2].means, NOW), found[2].command) == ("Give them", "ACL SETUSER")
+    assert (sentence(found[2].means, NOW), found[2].command) == ("Give them.", "ACL SETUSER")
+    assert sentence(found[5].means, NOW) == "There is no file. Have one."
 
 
 def test_of_two_names_that_are_stuck_the_one_with_more_time_lost_comes_first():

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
+from handfast._engine.records import printable as escaped
 from handfast.cli.colors import DIM, colored, has_color
 
 __all__ = ["fitted", "lines", "printable", "width"]
@@ -85,8 +86,5 @@ def fitted(text: str, most: int | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace the characters of a text that would move the cursor of a terminal."""
-    if text.isprintable():
-        return text
-    text = text.rstrip("\r").replace("\t", "    ")
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    """Escape the characters of a text that would move the cursor of a terminal; a tab becomes spaces."""
+    return escaped(text.rstrip("\r").replace("\t", "    "))

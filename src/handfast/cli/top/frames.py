@@ -302,7 +302,7 @@ class Screen:
             for number, text in enumerate(textwrap.wrap(text_of(one.says, now), max(20, columns - 4))):
                 style = BOLD if one.level == "urgent" else ""
                 lines.append([mark, Cell(f"{sign} " if number == 0 else "  ", f"{BOLD};{color}"), Cell(text, style)])
-            means = ": ".join(filter(None, (text_of(one.means, now), one.command)))
+            means = " ".join(filter(None, (text_of(one.means, now), one.command)))
             lines += [[mark, Cell("  "), Cell(text, DIM)] for text in textwrap.wrap(means, max(20, columns - 4))]
         space = max(1, room - 1 - (len(lines) > room - 1))
         at = next((number for number, one in enumerate(self.problems) if one.id == self.problem), None)

@@ -2,7 +2,7 @@
 
 import { $, h, list, set, shell, sign, spoken } from "./elements.js";
 import { state } from "./state.js";
-import { many, sentence, shown } from "./words.js";
+import { many, shown } from "./words.js";
 
 const ORDER = ["urgent", "warning", "note", "fine"];
 
@@ -19,8 +19,8 @@ export function paint() {
   const found = [...state.findings].sort((a, b) => ORDER.indexOf(a.level) - ORDER.indexOf(b.level));
   list($("findings"), found, (finding) => JSON.stringify(finding), (finding) => {
     const { level } = finding;
-    const body = h("div", "", h("div", "text", spoken(level), shown(sentence(finding.text))));
-    if (finding.advice) body.append(h("div", "advice", shown(`${sentence(finding.advice)}.`)));
+    const body = h("div", "", h("div", "text", spoken(level), shown(finding.says)));
+    if (finding.means) body.append(h("div", "advice", shown(finding.means)));
     if (finding.command) body.append(shell(finding.command));
     return h("li", `finding ${level}`, sign(level), body);
   });

@@ -12,7 +12,7 @@ const BEYOND = 6; // rows above and below those in sight
 const COLUMNS = [
   ["name", "Name", ""], ["kind", "Kind", "c-kind"], ["by", "Held by", ""], ["held", "Held", "r"],
   ["lease", "Lease", "c-lease"], ["waiting", "Queue", "r"], [null, "Held, and waiting", ""],
-  ["first", "First waits", "r"], ["rate", "Per s", "c-rate r"], [null, "Last 5 min", "c-spark"],
+  ["first", "First waits", "r"], ["rate", "Grants/s", "c-rate r"], [null, "Last 5 min", "c-spark"],
 ];
 
 const SORTS = {

@@ -64,18 +64,17 @@ function paintHolders(row, holders) {
   set($("holders-more"), isUnknown() ? unknown() : !row?.holding ? "No one holds it." : more > 0 ? `${count(more)} more` : "");
   const canReleaseOne = holders.length > 1 && kindOf(state.open).acts.includes("release");
   list($("holders"), holders, (holder) => holder.token, (holder) => {
-    const lease = h("div", "lease", bar(), h("span"));
     const detail = h("div", "detail", h("span", "mono", `fence ${holder.fence}`), ` · since ${day(holder.since)} · lease ${holder.token}`);
     const release = button("button small danger", "Release …", () => releaseOne(holder.token));
-    return h("div", "holder", h("div", "label", shown(holder.label)), h("div", "for", timer(holder.since)), lease, detail, release);
+    return h("div", "holder", h("div", "label", shown(holder.label)), h("div", "for", timer(holder.since)), bar(), detail, h("div", "ends"), release);
   }, (element, holder) => {
-    const [label, , lease, , release] = element.children;
+    const [label, , lease, , ends, release] = element.children;
     release.hidden = !canReleaseOne;
     release.disabled = Boolean(obstacle("release"));
     release.setAttribute("aria-label", `Release the lease of ${holder.label}`);
     const left = holder.ends - now();
-    drawBar(lease.firstChild, left / holder.ttl, leaseLevel(left, holder.ttl, holder.released));
-    set(lease.lastChild, left < 0 ? "…" : holder.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
+    drawBar(lease, left / holder.ttl, leaseLevel(left, holder.ttl, holder.released));
+    set(ends, left < 0 ? "…" : holder.released ? `kept for ${span(left)} more` : `ends in ${span(left)} unless renewed`);
     fill(label, JSON.stringify([holder.as, holder.released, holder.slot, holder.value, holder.until]), () => [shown(holder.label), ...tags(holder)]);
   });
 }

@@ -1,6 +1,6 @@
 // What operators did, the latest first.
 
-import { $, h, list, nameLink, set } from "./elements.js";
+import { $, h, list, nameLink, set, timer } from "./elements.js";
 import { kindOf, state } from "./state.js";
 import { day, many, shown, span } from "./words.js";
 
@@ -19,7 +19,7 @@ export function paint() {
     const link = h("a", "link mono", shown(entry.name));
     link.href = kindOf(entry).rates ? `#/limits/${encodeURIComponent(entry.name)}` : nameLink(entry.kind, entry.name);
     return h("tr", "",
-      h("td", "soft nowrap", day(entry.when)), h("td", "nowrap", shown(entry.what), shown(values)), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
+      h("td", "nowrap", timer(entry.when), " ago", h("div", "soft", day(entry.when))), h("td", "nowrap", shown(entry.what), shown(values)), h("td", "label", link, " ", h("span", "soft", shown(entry.kind))),
       h("td", "label", shown(entry.by)), h("td", "label", shown(entry.why)));
   });
 }

@@ -29,11 +29,12 @@ export function period(seconds) {
 }
 
 const date = (at, options) => new Date(at * 1000).toLocaleString("en-GB", options);
-export const day = (at) => date(at, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 export const time = (at) => date(at, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-
-/** A text of the server check as a sentence. The name of a setting stays as it is. */
-export const sentence = (text) => (/^\S*-/.test(text) ? text : text.slice(0, 1).toUpperCase() + text.slice(1));
+/** A day and a time; of today the time. */
+export const day = (at) => {
+  const [on, today] = [at, Date.now() / 1000].map((moment) => date(moment, { day: "numeric", month: "short" }));
+  return on === today ? time(at) : `${on}, ${time(at)}`;
+};
 
 /** Characters without a picture, or that turn the text around them. U+200D joins emoji and may stay. */
 const ODD = /(?!\u200d)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/u;
@@ -52,7 +53,8 @@ export function shown(text) {
       const code = character.codePointAt(0);
       const escape = document.createElement("span");
       escape.className = "escape";
-      escape.textContent = code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
+      const [letter, digits] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8]; // as Python has them
+      escape.textContent = `\\${letter}${code.toString(16).padStart(digits, "0")}`;
       box.append(escape);
     } else plain += character;
   }
