@@ -1,0 +1,122 @@
+"""Dependencies of FastAPI: a lock that a request holds, and a rate that it counts under.
+
+They wait on the event loop, and take no thread of the pool: a request that has the lock always finds a thread for its endpoint.
+FastAPI finds out what a dependency needs from its signature, so the types of these functions are imported, and not only for
+type checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from math import ceil
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimited
+from handfast._engine.rates import read_rates
+from handfast._engine.validate import check_int, parameter_names
+from handfast.arguments import Duration
+from handfast.contrib.starlette.answers import answer_to
+from handfast.contrib.starlette.fields import check_field, filler, value_of
+from handfast.contrib.starlette.lifespan import client
+from handfast.errors import AcquireTimeout, QueueFull
+
+__all__ = ["limited", "locked"]
+
+CHECKS = AsyncHandfast("null:")
+"""Makes objects that are not used: what is out of range is refused when the application is made, not at the first request."""
+
+WAIT_S = 10.0
+"""How long a request waits for a lock if nothing else is said: less than most clients and proxies wait for an answer."""
+
+
+def locked(name: str, *, timeout: Duration = WAIT_S, **options: Any) -> Callable[[Request], AsyncIterator[AsyncLease]]:
+    """Return a dependency that holds a lock while the endpoint runs.
+
+    A request that waits takes no thread, for ``def`` endpoints neither. If the lease is lost, an ``async def`` endpoint is
+    cancelled, and the answer is 503; a ``def`` endpoint runs on, and has to look: ``lease.check()``.
+
+    Example:
+        @app.post("/orders/{order_id}/pay")
+        async def pay(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))]): ...
+
+    Args:
+        name: The name of the lock. Fields in braces stand for parameters of the path or the query, read with the types of
+            the endpoint, or for ``client.host``, ``user.…``, ``state.…``, ``headers.…`` and ``cookies.…`` of the request.
+        timeout: Seconds to wait at most, a number or a timedelta; after that the answer is 423 with ``Retry-After``. 0
+            does not wait.
+        options: As `AsyncHandfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
+
+    Raises:
+        TypeError: ``timeout`` is neither a number nor a timedelta.
+        ValueError: The name is no template, or has a field that no request has; or ``timeout`` is out of range.
+    """
+    fill, options = filler(name), {**options, "timeout": timeout}
+    CHECKS.lock(name, **options)
+
+    async def dependency(request: Request) -> AsyncIterator[AsyncLease]:
+        lock = client(request).lock(fill(request), **options)
+        try:
+            lease = await lock.acquire()
+        except (AcquireTimeout, QueueFull) as error:
+            raise answer_to(error) from error
+        async with lease:
+            yield lease
+
+    return dependency
+
+
+def limited(
+    name: str, rates: str | Rate | Iterable[str | Rate], *, by: str | Iterable[str] | None = None, cost: int = 1
+) -> Callable[[Request, Response], Awaitable[AsyncAdmission]]:
+    """Return a dependency that counts a request under a rate limiter, and refuses what is too much.
+
+    The answer is 429 then, with ``Retry-After``. Every answer has the headers ``RateLimit-Policy`` and, under a single rate,
+    ``RateLimit`` of the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
+
+    Example:
+        @app.post("/login", dependencies=[Depends(limited("login", "5/min", by="client.host"))])
+        async def login(): ...
+
+    Args:
+        name: The name of the limiter.
+        rates: As `AsyncHandfast.limiter` takes them.
+        by: Fields of the request, as in `locked`, whose values make the key: each key has rates of its own. None counts
+            all requests together.
+        cost: What a request counts for, from 1 to the smallest limit.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: ``rates`` are none, or ``by`` has a field that no request has.
+    """
+    fields, limits = parameter_names(by), read_rates(rates)
+    for field in fields:
+        check_field(field)
+    CHECKS.limiter(name, rates)
+    check_int(cost, "cost", min(limit for limit, _ in limits))
+    label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
+    whole = [
+        (limit, per_ms // 1000) for limit, per_ms in limits if per_ms >= 1000
+    ]  # the draft knows whole seconds alone
+    names = [label] if len(limits) == 1 else [f"{label}-{per_s}s" for _, per_s in whole]
+    policy = ", ".join(f'"{one}";q={limit};w={per_s}' for one, (limit, per_s) in zip(names, whole, strict=False))
+
+    async def dependency(request: Request, response: Response) -> AsyncAdmission:
+        limiter = client(request).limiter(name, rates)
+        if fields:
+            limiter = limiter.keyed(*(str(value_of(request, field)) for field in fields))
+        admission = await limiter.try_acquire(cost=cost)
+        headers = {"RateLimit-Policy": policy} if policy else {}
+        if len(limits) == 1 and policy:
+            left = "" if admission else f";t={ceil(admission.retry_after)}"
+            headers["RateLimit"] = f'"{label}";r={admission.remaining if admission else 0}{left}'
+        if not admission:
+            refusal = answer_to(RateLimited(name, 0, admission.retry_after))
+            refusal.headers = {**(refusal.headers or {}), **headers}
+            raise refusal
+        response.headers.update(headers)
+        return admission
+
+    return dependency
