@@ -32,6 +32,7 @@ from handfast.contrib.starlette.fields import value_of
 from handfast.errors import (
     AcquireTimeout,
     AlreadyRunning,
+    ClientClosed,
     KeyReused,
     LeaseLost,
     NotCompleted,
@@ -39,7 +40,6 @@ from handfast.errors import (
     RateLimited,
 )
 from tests._support.helpers import eventually_async
-
 
 AWAY = "unix:///nowhere/s"
 
@@ -130,6 +130,8 @@ async def test_the_lifespan_of_the_application_has_the_client_and_its_state(ahf)
     async with app.router.lifespan_context(app) as state:
         assert state == {"answer": 42}
     assert seen == [ahf, False]
+    with pytest.raises(ClientClosed):
+        await ahf.lock("a").locked()
 
 
 async def test_a_mounted_application_says_that_it_has_no_client(serve):
@@ -155,7 +157,7 @@ async def test_a_request_holds_a_lock_by_a_name_of_its_values(serve, ahf):
         assert (answer.status_code, answer.headers["retry-after"]) == (423, "1")
         assert "vm" not in answer.text
         assert busy not in answer.text
-        assert (await http.get("/8?tenant=a", headers={"x-user": "ann"})).status_code == 200
+        assert (await http.get("/8?tenant=a&order_id=7", headers={"x-user": "ann"})).status_code == 200
     assert (await http.get("/007?tenant=a", headers={"x-user": "ann"})).status_code == 200
     assert not await ahf.lock(busy).locked()
 
@@ -247,6 +249,7 @@ def test_a_parameter_of_the_endpoint_has_its_default():
 async def test_requests_beyond_a_rate_are_refused_with_the_headers_of_the_draft(serve):
     http = await serve(
         Route("/", counting(limited("login", "2/min", by="client.host"))),
+        Route("/costly", counting(limited("costly", "3/min", cost=2))),
         Route("/two", counting(limited("two", "1/100ms; 2/min; 9/h"))),
     )
     first, second, third = [await http.get("/") for _ in range(3)]
@@ -254,6 +257,7 @@ async def test_requests_beyond_a_rate_are_refused_with_the_headers_of_the_draft(
     assert [first.headers["ratelimit"], second.headers["ratelimit"]] == ['"login";r=1', '"login";r=0']
     assert (third.status_code, third.headers["ratelimit"]) == (429, f'"login";r=0;t={third.headers["retry-after"]}')
     assert 0 < int(third.headers["retry-after"]) <= 60
+    assert [(await http.get("/costly")).status_code for _ in range(2)] == [200, 429]
     two = await http.get("/two")
     assert two.headers["ratelimit-policy"] == '"two-60s";q=2;w=60, "two-3600s";q=9;w=3600'
     assert "ratelimit" not in two.headers

@@ -36,7 +36,7 @@ OUTAGE_S = 5
 
 
 class Answer(NamedTuple):
-    """What a client is told."""
+    """The answer to a kind of error."""
 
     status: int
     detail: str

@@ -204,7 +204,7 @@ class Idempotent:
         except (AlreadyRunning, KeyReused, NotCompleted) as error:
             raise answer_to(error) from error
         except ValueError:
-            # The answer is too large to be stored, which is recorded. Its effect has happened: the client is told.
+            # The answer is too large to be stored, which is recorded. Its effect has happened, so the client gets it.
             if not made or len(_stored(made[0])) <= MAX_RESULT_BYTES:
                 raise
             LOG.warning(
