@@ -36,7 +36,9 @@ def target_of(given: Any, paramstyle: str | None) -> Target:
         )
     if names & {"Engine", "AsyncEngine", "sessionmaker", "async_sessionmaker"}:
         raise TypeError(f"{type(given).__name__} has no transaction of yours; pass a Session or a Connection")
-    if callable(getattr(given, "connection", None)):
+    if callable(
+        getattr(type(given), "connection", None)
+    ):  # a method; of a pooled connection it is a property, and deprecated
         given = given.connection()  # of a Session: the connection of the transaction
     dialect = getattr(given, "dialect", None)
     pooled = given if hasattr(given, "dbapi_connection") else given.connection

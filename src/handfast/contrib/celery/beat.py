@@ -1,0 +1,121 @@
+"""A scheduler of beat that runs on several machines, of which one sends.
+
+Each process of beat keeps for itself when an entry was sent last: a process that begins to lead would send what the former
+leader has sent already. So each sending is noted on the server, in scores that only grow, and read at the beginning of a term.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from celery.beat import PersistentScheduler
+from redis.exceptions import RedisError
+
+from handfast import HandfastError, Leadership
+from handfast.contrib.celery.client import client
+
+__all__ = ["LeaderMixin", "LeaderScheduler"]
+
+FOLLOW_S = 1.0
+"""How often a process that does not lead tries to."""
+
+LOOK_S = 5.0
+"""How often a leader looks whether it still leads, at least."""
+
+MAX_ENTRIES = 10_000
+"""How many entries are read at the beginning of a term."""
+
+LOG = logging.getLogger("handfast.celery")
+
+
+class LeaderMixin:
+    """Makes a scheduler of beat send only while its process leads.
+
+    It is for schedulers other than Celery's own: ``class Scheduler(LeaderMixin, DatabaseScheduler): ...``. Its election may be
+    set in ``app.conf.handfast_beat``: ``name`` ("celery-beat" by default), ``ttl`` and so on, as `Handfast.election` takes them.
+    Failures of the server are logged, and never end beat: an outage ends the term with its lease, and the process goes on trying.
+    """
+
+    app: Any
+    schedule: Any
+    _term: Leadership | None = None
+    _is_away = False
+    """Whether the latest try has failed, and was logged."""
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Send what is due, if this process leads. Return the seconds until the next tick."""
+        if not self._leads():
+            return FOLLOW_S
+        delay: float = super().tick(*args, **kwargs)  # type: ignore[misc]
+        return min(delay, LOOK_S)
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Send an entry, and note when."""
+        super().apply_entry(entry, producer)  # type: ignore[misc]
+        sent = self.schedule[entry.name].last_run_at  # of the entry that has taken its place
+        self._try("note what was sent", lambda: self._sent().advance({entry.name: sent.timestamp()}))
+
+    def close(self) -> None:
+        """Let the next candidate lead."""
+        super().close()  # type: ignore[misc]
+        if (term := self._term) is not None:
+            self._term = None
+            self._try("release the lease", term.release)
+
+    def _leads(self) -> bool:
+        term = self._term
+        if term is not None and not term.lost and term.wanted is None:
+            return True
+        if term is not None:
+            self._term = None
+            LOG.warning("beat does not lead any more: %s", "its lease was lost" if term.lost else term.wanted)
+            if not term.lost:
+                self._try("release the lease", term.release)
+        self._try("campaign", self._campaign)
+        return self._term is not None
+
+    def _campaign(self) -> None:
+        options = {"name": "celery-beat", **self.app.conf.get("handfast_beat", {})}
+        term = client(self.app).election(**options).try_acquire()
+        if term is None:
+            return
+        try:
+            self._catch_up()
+        except BaseException:
+            term.release()
+            raise
+        self._term = term
+        LOG.info("beat leads, with fence %s", term.fence)
+
+    def _catch_up(self) -> None:
+        """Learn what former leaders have sent."""
+        sent = {one.member: one.score for one in self._sent().newest(limit=MAX_ENTRIES)}
+        for name, entry in self.schedule.items():
+            latest = datetime.fromtimestamp(sent.get(name, 0.0), UTC)
+            if entry.last_run_at is None or entry.last_run_at < latest:
+                entry.last_run_at = latest.astimezone(self.app.timezone)
+        self._heap = None  # it is made anew
+
+    def _sent(self) -> Any:
+        return client(self.app).scores(self.app.conf.get("handfast_beat", {}).get("name", "celery-beat"))
+
+    def _try(self, what: str, do: Any) -> None:
+        """Log why something fails: once, until something succeeds."""
+        try:
+            do()
+        except (HandfastError, RedisError, OSError) as error:
+            if not self._is_away:
+                LOG.warning("beat can't %s: %s", what, error)
+            self._is_away = True
+        else:
+            self._is_away = False
+
+
+class LeaderScheduler(LeaderMixin, PersistentScheduler):  # type: ignore[misc]
+    """Celery's own scheduler, of which one of several processes sends.
+
+    Example:
+        celery -A tasks beat --scheduler handfast.contrib.celery:LeaderScheduler
+    """

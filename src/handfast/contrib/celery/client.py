@@ -1,0 +1,41 @@
+"""The client of an application of Celery. A pool forks: the client begins anew in each of its processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+
+from handfast import Handfast
+
+__all__ = ["client", "configure"]
+
+
+def configure(app: Celery, server: Handfast | str | None = None, **options: Any) -> Handfast:
+    """Give an application its client, and return that. No I/O.
+
+    Without it, the client is made when it is first used, with the URL ``app.conf.handfast_url``, else ``$HANDFAST_URL``.
+
+    Args:
+        app: The application.
+        server: A URL, a client of the sync API, or None for ``$HANDFAST_URL``, else ``$REDIS_URL``.
+        options: Of the client that is made: ``namespace``, ``label``, ``retry_for``, and so on.
+
+    Raises:
+        NoServer: ``server`` is None and no variable is set.
+        TypeError: ``options`` beside a client.
+        ValueError: The URL is none, or an option is out of range.
+    """
+    if isinstance(server, Handfast):
+        if options:
+            raise TypeError(f"the client has its options already; leave out {', '.join(options)}")
+        app.handfast = server
+    else:
+        app.handfast = Handfast(server, **options)
+    return client(app)
+
+
+def client(app: Celery) -> Handfast:
+    """Return the client of an application."""
+    found: Handfast | None = getattr(app, "handfast", None)
+    return configure(app, app.conf.get("handfast_url")) if found is None else found

@@ -1,0 +1,207 @@
+"""Base classes of tasks: `Exclusive` runs one at a time, `Once` runs once.
+
+Both take what they need in ``Task.__call__``, which is one block around the run: a task that ends by an exception, a soft time limit
+or a retry leaves the block. Celery's other hooks are two, and what the first takes leaks when the process dies between them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias
+
+from celery import Task
+from celery.exceptions import Ignore, Reject, Retry
+
+from handfast import AcquireTimeout, Handfast, Lease
+from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
+from handfast._engine.validate import check_choice, parameter_names
+from handfast.contrib.celery.client import client
+
+__all__ = ["Busy", "Exclusive", "Once"]
+
+Busy: TypeAlias = Literal["retry", "wait", "skip", "preempt"]
+"""What a task does that finds its name taken."""
+
+Running: TypeAlias = Literal["retry", "wait", "skip"]
+"""What a task does while another one runs its key."""
+
+COUNTDOWN_S = 10.0
+"""After how many seconds a task that found its name taken comes again, on average."""
+
+SPREAD = 0.5
+"""By which part of that it comes earlier or later, so that those who wait do not come all at once."""
+
+CHECKS = Handfast("null:")
+"""Makes objects that are not used: what is out of range is refused where the task is defined."""
+
+_LEASE: ContextVar[Lease] = ContextVar("lease")
+"""The lease of the task that this thread or greenlet runs."""
+
+
+class _Options(NamedTuple):
+    """What a task was given, beside the options of its lock."""
+
+    name: str
+    busy: Busy
+    timeout: Any
+    countdown: float
+    rest: dict[str, Any]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], default: str, choices: object) -> _Options:
+        rest = dict(given)
+        busy = check_choice(rest.pop("busy", "retry"), "busy", choices)
+        found = cls(
+            rest.pop("name", default), busy, rest.pop("timeout", None), rest.pop("countdown", COUNTDOWN_S), rest
+        )
+        if not isinstance(found.countdown, int | float) or found.countdown < 0:
+            raise ValueError(f"countdown must be seconds, at least 0, not {found.countdown!r}")
+        return found
+
+
+class _Guarded(Task):  # type: ignore[misc]
+    abstract = True
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the run: its fence, `Lease.check` and `Lease.wanted`. Raises RuntimeError outside of a run."""
+        try:
+            return _LEASE.get()
+        except LookupError:
+            raise RuntimeError(f"the task {self.name!r} does not run here, so it has no lease") from None
+
+    def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the task's function, which finds its lease."""
+        token = _LEASE.set(lease)
+        try:
+            return super().__call__(*args, **kwargs)
+        finally:
+            _LEASE.reset(token)
+
+    def _come_again(self, options: _Options) -> NoReturn:
+        """Send the message again, for later. It does not count as one of the task's retries: those are for its failures."""
+        request = self.request
+        if request.called_directly or request.is_eager:  # there is no message
+            raise AcquireTimeout(options.name, 0)
+        seconds = options.countdown * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 -- no secret
+        again = self.signature_from_request(request, countdown=seconds, retries=request.retries)
+        again.apply_async()
+        raise Retry(f"{options.name!r} is taken", when=seconds, sig=again)
+
+
+class Exclusive(_Guarded):
+    """A task that runs one at a time for each name, however many workers and machines there are.
+
+    Example:
+        @app.task(base=Exclusive, bind=True, exclusive={"name": "bill:{account}", "busy": "wait", "timeout": 60})
+        def bill(self, account, month):
+            charge(account, fence=self.lease.fence)
+
+    The option ``exclusive`` is a mapping of:
+
+    - ``name``: the name of the lock, in which fields in braces stand for arguments of the task. By default the task's name.
+    - ``limit``: how many run at once, 1 by default. With more it is a semaphore.
+    - ``busy``: what a task does that finds its name taken. "retry" (the default) sends the message again, and leaves the worker
+      free; "wait" waits in the worker, first come, first served; "skip" ends the task, whose state stays as it was; "preempt"
+      asks the one that runs to end, and takes its lease after ``grace`` seconds.
+    - ``countdown``: after how many seconds it comes again, on average; 10 by default.
+    - ``timeout``: seconds that "wait" and "preempt" wait at most; after that the task fails with AcquireTimeout. None waits
+      indefinitely.
+    - ``grace``: seconds that "preempt" leaves to the one that runs; 5 by default.
+    - ``ttl``, ``max_hold``, ``max_waiters`` and so on, as `Handfast.lock` takes them.
+
+    A task whose lease was lost fails with LeaseLost; in between ``self.lease.check()`` raises it.
+    """
+
+    abstract = True
+    exclusive: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self._options = _Options.of(self.exclusive, self.name, Busy)
+        rest = self._options.rest
+        self._limit, self._grace = rest.pop("limit", 1), rest.pop("grace", 5.0)
+        if self._limit != 1 and self._options.busy == "preempt":
+            raise ValueError("busy='preempt' takes the place of the one that runs, so it needs limit=1")
+        self._primitive(CHECKS, self._options.name)
+        self._template = NameTemplate.of([self._options.name], self.run)
+
+    def _primitive(self, hf: Handfast, name: str) -> Any:
+        options = {**self._options.rest, "timeout": self._options.timeout}
+        return hf.lock(name, **options) if self._limit == 1 else hf.semaphore(name, self._limit, **options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task, when its name is free."""
+        options = self._options
+        if self._template is not None:
+            options = options._replace(name=self._template.filled(args, kwargs)(options.name))
+        primitive = self._primitive(client(self.app), options.name)
+        if options.busy == "wait":
+            lease = primitive.acquire()
+        elif options.busy == "preempt":
+            lease = primitive.preempt(grace=self._grace, timeout=options.timeout)
+        else:
+            lease = primitive.try_acquire()
+        if lease is None and options.busy == "skip":
+            raise Ignore(f"{options.name!r} is taken")
+        if lease is None:
+            self._come_again(options)
+        with lease:
+            return self._inside(lease, args, kwargs)
+
+
+class Once(_Guarded):
+    """A task that runs once for each key: sent again, or delivered again, it has the result of the first run.
+
+    Example:
+        @app.task(base=Once, once={"by": ["day"], "keep": 86400}, acks_late=True)
+        def report(day):
+            return make(day)
+
+    The option ``once`` is a mapping of:
+
+    - ``name``: the name of the keys; by default the task's name.
+    - ``by``: the arguments that make the key: one name, or several. A task with parameters needs it.
+    - ``keep``: seconds for which the result counts; an hour by default.
+    - ``rerun``: whether a run that began and did not end is repeated. With False it fails with NotCompleted then: the task runs at
+      most once, and may remain undone. A run that ends by ``self.retry()`` has not begun.
+    - ``busy``: what a task does while another one runs the key: "retry" (the default), "wait" or "skip", as in `Exclusive`.
+    - ``countdown`` and ``timeout``, as in `Exclusive`; ``ttl``, ``max_hold``, ``keep_failure`` and so on, as `Handfast.once` takes
+      them.
+
+    What the task returns is stored as JSON, of 1 MiB at most.
+    """
+
+    abstract = True
+    once: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self._options = _Options.of(self.once, self.name, Running)
+        by = self._options.rest.pop("by", None)
+        self._by, self._reruns = parameter_names(by), self._options.rest.get("rerun", True)
+        CHECKS.once(self._options.name, **self._options.rest)
+        if by is None:
+            check_parameterless(self.run)
+        self._key = CallKey(self._by, self.run, self._options.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of the first run, or run the task."""
+        options = self._options
+        once = client(self.app).once(options.name, **options.rest)
+        if self._by:
+            once = once.keyed(*self._key.parts(args, kwargs))
+        run = once.acquire(timeout=options.timeout) if options.busy == "wait" else once.try_acquire()
+        if run is None and options.busy == "skip":
+            raise Ignore(f"{options.name!r} is running")
+        if run is None:
+            self._come_again(options)
+        try:
+            with run:
+                if not run.done:
+                    run.finish(self._inside(run, args, kwargs))
+        except (Retry, Ignore, Reject):
+            if not self._reruns:
+                once.forget()  # it says of itself that it has not been done
+            raise
+        return run.result

@@ -1,0 +1,188 @@
+"""The adapter of Celery, with real workers and a broker on the server."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import os
+import signal
+import sys
+
+import pytest
+
+from handfast import AcquireTimeout
+from tests._support.helpers import eventually
+from tests.deep.frameworks.test_frameworks import assert_idle, check, disconnect, running
+
+pytest.importorskip("celery")
+
+PROGRAM = "tests.deep.frameworks.celery_adapted"
+
+
+@pytest.fixture
+def tasks(server, raw, monkeypatch):
+    """The program with the tasks, which this process sends. Afterwards all its connections are closed."""
+    monkeypatch.setenv("HANDFAST_URL", server.url)
+    tasks = importlib.import_module(PROGRAM)
+    yield tasks
+    disconnect(tasks.app)
+    tasks.hf.close()
+    tasks.conn.close()
+    del sys.modules[PROGRAM], sys.modules["tests.deep.frameworks.protected"]
+
+
+@pytest.fixture
+def worker(server, tmp_path):
+    """Return a context manager that runs a worker."""
+
+    @contextlib.contextmanager
+    def run(*options):
+        command = ["-m", "celery", "-A", PROGRAM, "worker", "--concurrency", "3", "--loglevel", "INFO", *options]
+        with running(server, *command, log=tmp_path / "log"):
+            yield
+
+    return run
+
+
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_a_task_that_finds_its_name_taken_comes_again_and_keeps_its_retries(raw, hf, tasks, worker, pool):
+    pytest.importorskip("gevent")
+    with worker("--pool", pool):
+        for _ in range(6):
+            tasks.retries.delay(account=1)
+            tasks.retries.delay(2)
+        for account in (1, 2):
+            eventually(lambda account=account: raw.get(f"account {account}:total") == "6", within=50)
+            eventually(lambda account=account: raw.get(f"account {account}:inside") == "0")
+            check(raw, f"account {account}", 6)
+        eventually(lambda: raw.smembers("retries") == {"0"})
+    assert_idle(hf)
+
+
+def test_tasks_skip_wait_and_take_the_place_of_others(raw, hf, tasks, worker):
+    with worker(), hf.lock("taken"):
+        for _ in range(3):
+            tasks.skips.delay()
+        eventually(lambda: raw.get("skips") == "1", within=30)
+        tasks.waits.delay()
+        eventually(lambda: raw.lrange("failed:waits", 0, -1) == ["AcquireTimeout"], within=30)
+        tasks.preempts.delay(1)
+        eventually(lambda: raw.lrange("preempts", 0, -1) == ["1 began"], within=30)
+        tasks.preempts.delay(2)
+        eventually(lambda: raw.lrange("preempts", 0, -1) == ["1 began", "1 ended", "2 began"], within=30)
+        eventually(lambda: raw.lrange("failed:preempts", 0, -1) == ["Preempted"])
+        raw.set("go on", 1)
+        eventually(lambda: not hf.lock("skips").locked())
+    assert (raw.get("skips"), raw.get("waits")) == ("1", None)
+    assert_idle(hf)
+
+
+def test_what_a_worker_leaves_that_is_killed_or_takes_too_long(raw, hf, tasks, worker):
+    with worker():
+        tasks.soft.delay()
+        eventually(lambda: hf.lock("soft").locked(), within=30)
+        eventually(lambda: not hf.lock("soft").locked())  # long before its ttl
+        eventually(lambda: raw.lrange("failed:soft", 0, -1) == ["SoftTimeLimitExceeded"])
+        tasks.hard.delay()
+        eventually(lambda: raw.get("hard"), within=30)
+        eventually(lambda: not hf.lock("hard").locked(), within=30)  # after its ttl
+        tasks.dies.delay()  # is delivered again, and waits for the end of the lease
+        eventually(lambda: raw.llen("dies") == 2, within=30)
+        first, second = map(int, raw.lrange("dies", 0, -1))
+        assert first < second
+        eventually(lambda: not hf.lock("dies").locked())
+    assert_idle(hf)
+
+
+def test_a_task_that_is_sent_again_has_the_result_of_its_first_run(raw, hf, tasks, worker):
+    with worker():
+        for by in ("cron", "deploy", "cron"):
+            tasks.report.delay("monday", by=by)
+        tasks.report.delay("tuesday")
+        eventually(lambda: hf.once("report").keyed("monday").status().state == "done", within=30)
+        eventually(lambda: hf.once("report").keyed("tuesday").status().state == "done", within=30)
+        assert tasks.report("monday") == {"day": "monday"}
+        assert (raw.llen("report:monday"), raw.llen("report:tuesday")) == (1, 1)
+        tasks.pay.delay("asks")
+        eventually(lambda: hf.once("pay").keyed("asks").status().state == "done", within=30)
+        tasks.pay.delay("dies")
+        eventually(lambda: raw.lrange("failed:pay", 0, -1) == ["NotCompleted"], within=30)
+        assert (raw.get("pay:asks"), raw.get("pay:dies")) == ("2", "1")
+
+
+def test_a_task_that_is_called_here_does_not_come_again(raw, hf, tasks):
+    assert tasks.report.apply(("monday",)).get() == {"day": "monday"}
+    with hf.lock("account:1"):
+        for call in (tasks.retries, lambda **arguments: tasks.retries.apply(kwargs=arguments, throw=True)):
+            with pytest.raises(AcquireTimeout):
+                call(account=1)
+    with pytest.raises(RuntimeError, match="does not run here"):
+        _ = tasks.retries.lease
+
+
+@pytest.mark.parametrize(
+    ("base", "options", "error"),
+    [
+        ("Exclusive", {"name": "bill:{acount}"}, ValueError),
+        ("Exclusive", {"busy": "later"}, ValueError),
+        ("Exclusive", {"busy": "preempt", "limit": 2}, ValueError),
+        ("Exclusive", {"ttl": 0}, ValueError),
+        ("Exclusive", {"countdown": -1}, ValueError),
+        ("Exclusive", {"on": ["account"]}, TypeError),
+        ("Once", {}, ValueError),
+        ("Once", {"by": "acount"}, ValueError),
+        ("Once", {"by": "account", "busy": "preempt"}, ValueError),
+    ],
+)
+def test_a_task_with_bad_options_is_refused_where_it_is_defined(base, options, error):
+    import celery
+
+    from handfast.contrib import celery as adapter
+
+    def bill(account):
+        pass
+
+    app = celery.Celery("bad")
+    with pytest.raises(error):
+        app.task(bill, name="bill", lazy=False, base=getattr(adapter, base), **{base.lower(): options})
+
+
+def test_of_two_beats_one_sends_and_its_successor_sends_nothing_twice(raw, hf, server, tasks, tmp_path):
+    sent = []
+
+    def newest():
+        """Note each time at which an entry was sent."""
+        for one in hf.scores("beat").newest():
+            if one.score not in sent:
+                sent.append(one.score)
+        return len(sent)
+
+    def command(number):
+        return (
+            "-m",
+            "celery",
+            "-A",
+            PROGRAM,
+            "beat",
+            "-S",
+            "handfast.contrib.celery:LeaderScheduler",
+            "-s",
+            str(tmp_path / number),
+        )
+
+    def led_by():
+        return [one.label for one in hf.election("beat").status().holders]
+
+    with running(server, *command("1"), log=tmp_path / "log 1") as first:
+        (label,) = eventually(led_by, within=30)
+        with running(server, *command("2"), log=tmp_path / "log 2"):
+            eventually(lambda: newest() == 2, within=30)
+            os.kill(first.pid, signal.SIGKILL)
+            eventually(lambda: newest() == 4, within=30)
+            assert led_by() != [label]
+        first.wait()
+    gaps = [after - before for before, after in itertools.pairwise(sent)]
+    assert min(gaps) > 2.9, gaps
+    assert len(sent) == raw.llen("celery")
+    eventually(lambda: not led_by())
