@@ -1,6 +1,6 @@
 """What a client has where there is no server: every request is granted at once, to any number of holders.
 
-For unit tests of code that uses locks.
+For unit tests of code that uses locks. Names in `TAKEN` are granted to no one: so the other branch of that code is tested, too.
 
 The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds
 of arguments, the errors of a lease that was released, and the end of one that is not renewed are as they are with a
@@ -32,9 +32,9 @@ from handfast._engine.script import lua_texts
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
 from handfast._protocol.lease import LeaseState, downgrade, number, release, renew
-from handfast._protocol.limiting import Announcements
+from handfast._protocol.limiting import Announcements, LimitAttempt
 from handfast.arguments import CancelEvent
-from handfast.errors import AcquireCancelled, ClientClosed, ServerUnsupported
+from handfast.errors import AcquireCancelled, AcquireTimeout, ClientClosed, ServerUnsupported, WouldDeadlock
 
 __all__ = ["NullDriver"]
 
@@ -42,6 +42,17 @@ T = TypeVar("T")
 
 _TIMES = Struct("<4d")
 """The first argument of ``permit_hold``."""
+
+
+RETRY_AFTER_US = 1_000_000
+"""After how long a limiter whose name is taken says that a call may come again."""
+
+TAKEN: set[str] = set()
+"""The names that `handfast.testing.busy` has taken."""
+
+
+def _is_taken(request: Any) -> bool:
+    return bool(TAKEN) and not TAKEN.isdisjoint((request.name, *getattr(request, "names", ())))
 
 
 def _now_us() -> int:
@@ -166,10 +177,17 @@ class NullDriver:
             raise ClientClosed(request.name)
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), owner=self)
 
-    def acquire(self, attempt: Attempt, _timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
+    def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
         """Return a lease."""
+        name = attempt.request.name
         if cancel is not None and cancel.is_set():
-            raise AcquireCancelled(attempt.request.name)
+            raise AcquireCancelled(name)
+        if _is_taken(attempt.request):
+            if timeout is None:
+                raise WouldDeadlock(
+                    name, "give it a timeout=", "busy() has taken it in this test, and the call would wait forever"
+                )
+            raise AcquireTimeout(name, max(0.0, timeout))
         self._last_fence = max(self._last_fence + 1, _now_us())
         first = Answer(monotonic(), b"granted " + doubles(self._last_fence, attempt.request.grant_ms * 1000))
         grant = cast("Grant", _perform(try_acquire(attempt), first))
@@ -206,9 +224,9 @@ class NullDriver:
         """Return a lease."""
         return NullDriver.acquire(self, attempt, timeout)
 
-    def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState:
-        """Return a lease."""
-        return NullDriver.acquire(self, attempt, timeout)
+    def try_acquire(self, attempt: Attempt, _timeout: float | None = None) -> LeaseState | None:
+        """Return a lease; None if the name is taken."""
+        return None if _is_taken(attempt.request) else NullDriver.acquire(self, attempt, 0.0)
 
     def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
         """Start an attempt that gets no lease."""
@@ -218,14 +236,16 @@ class NullDriver:
 
     def wait(
         self,
-        _attempt: BaseAttempt,
+        attempt: BaseAttempt,
         steps: Steps[T],
         _until: float = 0.0,
         *,
         once: bool = False,  # noqa: ARG002 -- nothing is waited for
         timeout: float | None = None,  # noqa: ARG002 -- see above
     ) -> T:
-        """Perform the protocol of such an attempt."""
+        """Perform the protocol of such an attempt. A limiter whose name is taken refuses it."""
+        if isinstance(attempt, LimitAttempt) and _is_taken(attempt.request):
+            return _perform(steps, Answer(monotonic(), b"refused " + doubles(RETRY_AFTER_US, 0)))
         return _perform(steps)
 
     def watch(self, _attempt: BaseAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from handfast._naming import name_publicly
 from handfast.testing.commands import Command, Match, Scripted, anything, command, containing, script
+from handfast.testing.expiry import expire_now
 from handfast.testing.faults import Direction, Fault
 from handfast.testing.injection import (
     Points,
@@ -27,7 +28,7 @@ from handfast.testing.injection import (
     interrupt_at,
     interrupt_everywhere,
 )
-from handfast.testing.off import deactivate
+from handfast.testing.off import busy, deactivate
 from handfast.testing.proxy import FaultProxy
 from handfast.testing.servers import ServerController
 
@@ -44,12 +45,14 @@ __all__ = [
     "Stepper",
     "Within",
     "anything",
+    "busy",
     "calm",
     "cancel_at",
     "cancel_everywhere",
     "command",
     "containing",
     "deactivate",
+    "expire_now",
     "interrupt_after",
     "interrupt_at",
     "interrupt_everywhere",

@@ -13,7 +13,7 @@ from handfast._drivers.aio.cluster import AsyncClusterDriver
 from handfast._drivers.aio.contexts import Contexts as AsyncContexts
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.null import AsyncNullDriver
-from handfast._drivers.null import NullDriver
+from handfast._drivers.null import TAKEN, NullDriver
 from handfast._drivers.sync.cluster import SyncClusterDriver
 from handfast._drivers.sync.contexts import Contexts as SyncContexts
 from handfast._drivers.sync.driver import SyncDriver
@@ -21,7 +21,7 @@ from handfast._drivers.sync.null import SyncNullDriver
 from handfast._engine.defaults import NULL, VARIABLES
 from handfast._protocol.lease import LeaseState
 
-__all__ = ["deactivate"]
+__all__ = ["busy", "deactivate"]
 
 REPLACED: dict[type, type[NullDriver]] = {
     SyncContexts: SyncNullDriver,
@@ -51,6 +51,8 @@ def deactivate() -> Iterator[None]:
     A lease that was granted before is released and renewed at its server. One that is granted here is to end here. With
     pytest, the fixture ``handfast_deactivated`` does the same for a test.
 
+    Names that `busy` has taken are granted to no one.
+
     Example:
         with deactivate():
             assert charge("orders:42") == "charged"  # a function with @hf.lock("{order}")
@@ -72,6 +74,34 @@ def deactivate() -> Iterator[None]:
             undone.callback(os.environ.pop, VARIABLES[0], None)
             os.environ[VARIABLES[0]] = NULL
         yield
+
+
+@contextlib.contextmanager
+def busy(*names: str) -> Iterator[None]:
+    """Have names be taken, for clients that have no server: to test what a program does then.
+
+    It is for clients within `deactivate`, and for ``Handfast("null:")``. ``try_acquire()`` returns None, an acquire with a timeout
+    raises AcquireTimeout at once, a limiter refuses for a second, and `once` is running. An acquire without a timeout would
+    wait forever, and raises WouldDeadlock.
+
+    Example:
+        with deactivate(), busy("orders:42"):
+            assert charge("orders:42") == "try again later"
+
+    Args:
+        names: The names, of any kind. That of a key is ``name|key``.
+
+    Raises:
+        TypeError: There is no name, or one is no str.
+    """
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"busy needs the names that are to be taken, not {names!r}")
+    mine = set(names) - TAKEN
+    TAKEN.update(mine)
+    try:
+        yield
+    finally:
+        TAKEN.difference_update(mine)
 
 
 def _instead(

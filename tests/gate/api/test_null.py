@@ -12,12 +12,22 @@ from pathlib import Path
 import pytest
 
 import handfast
-from handfast import ClientClosed, HandfastError, LeaseLost, NotHeld, ServerUnsupported
+from handfast import (
+    AcquireTimeout,
+    AlreadyRunning,
+    ClientClosed,
+    HandfastError,
+    LeaseLost,
+    NotHeld,
+    RateLimited,
+    ServerUnsupported,
+    WouldDeadlock,
+)
 from handfast._drivers.aio.null import AsyncNullDriver
 from handfast._drivers.sync.null import SyncNullDriver
-from handfast.testing import deactivate
+from handfast.testing import busy, deactivate
 from tests._support.apis import ASYNCIO
-from tests._support.helpers import eventually_async
+from tests._support.helpers import eventually_async, settled
 from tests._support.kinds import ROWS
 
 SOON = timedelta(milliseconds=10)
@@ -185,6 +195,44 @@ async def test_outside_of_it_the_client_is_as_before(here, raw):
         with deactivate():
             assert await lease.release() is True
     assert not await here.lock("a").locked()
+
+
+async def test_a_name_that_is_busy_is_granted_to_no_one(api):
+    """The other branch of a program, without a server: of each kind, and where the name is that of a key, or one of several."""
+    with busy("a", "a|x", "b"), busy("b"):
+        async with api.client("null:") as client:
+            locks = client.lock("a"), client.semaphore("a", 2), client.rwlock("a").read(), client.lock_all(["c", "a"])
+            for lock in locks:
+                assert await lock.try_acquire() is None
+                with pytest.raises(AcquireTimeout):
+                    await lock.acquire(timeout=5)
+                with pytest.raises(WouldDeadlock, match="would wait forever"):
+                    await lock.acquire()
+            with pytest.raises(AlreadyRunning):
+                await client.once("a", on_running="raise").keyed("x").acquire()
+            assert await client.once("a").keyed("x").try_acquire() is None
+            limiter = client.limiter("a", "5/s").keyed("x")
+            assert (await limiter.try_acquire()).retry_after == 1
+            with pytest.raises(RateLimited):
+                await limiter.acquire(timeout=5)
+            assert await client.limiter("a", "5/s").keyed("y").try_acquire()
+            async with client.lock("c"):
+                pass
+    async with api.client("null:") as client, client.lock("a"), client.lock("b"):
+        pass
+
+
+async def test_a_deactivated_client_finds_a_busy_name(api):
+    client = api.handfast("redis://nowhere.invalid")
+    with deactivate(), busy("order:7"):
+        assert await settled(client.lock("order:7").try_acquire()) is None
+        assert await settled(client.lock("order:8").try_acquire()) is not None
+
+
+@pytest.mark.parametrize("names", [(), (7,), (["a"],)])
+def test_what_is_busy_has_names(names):
+    with pytest.raises(TypeError, match="needs the names"), busy(*names):
+        pytest.fail("it began")
 
 
 def test_a_client_needs_no_name_of_a_server_in_it(api, monkeypatch):
