@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
@@ -155,13 +156,18 @@ Environment:
 """
 
 
-def main() -> None:
-    """Run the command line; the entry point of the script ``handfast``."""
+def main(
+    words: Sequence[str] | None = None, *, program: str | None = None, defaults: Mapping[str, str] | None = None
+) -> None:
+    """Run the command line; the entry point of the script ``handfast``.
+
+    Another program may hand over its ``words`` behind its own name, and have other defaults for options such as ``url``.
+    """
     if click is None:
         sys.stderr.write("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'\n")
         sys.exit(UNAVAILABLE)
     try:
-        _group()()
+        _group().main(words, program, default_map=dict.fromkeys(COMMANDS, defaults or {}))
     except OSError as error:  # such as one that keeps a module from being imported
         sys.stderr.write(f"handfast: {error}\n")
         sys.exit(UNAVAILABLE)

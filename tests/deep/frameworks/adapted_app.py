@@ -43,9 +43,43 @@ app = FastAPI(lifespan=handfast_lifespan(URL, inner=workers))
 install_errors(app)
 
 
+def user_of(request: Request) -> str:
+    if (user := request.headers.get("user")) is None:
+        raise HTTPException(401)
+    return user
+
+
+charges = APIRouter(route_class=idempotent(scope=user_of, ttl=2).route_class)
+once_at_most = APIRouter(
+    prefix="/strict", route_class=idempotent(scope=user_of, ttl=2, rerun=False, name="strict").route_class
+)
+
+
 @app.get("/orders/{order_id}")
 async def order(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}", timeout=0))]):
     return lease.fence
+
+
+def the_order(order_id: int) -> int:
+    return order_id
+
+
+@app.get("/through/{order_id}")
+async def through_a_dependency(
+    number: Annotated[int, Depends(the_order)],
+    lease: Annotated[AsyncLease, Depends(locked("order:{order_id}", timeout=0))],
+):
+    return number
+
+
+@app.get("/wrong")
+async def wrong(order: Annotated[str, Depends(user_of)], lease: Annotated[AsyncLease, Depends(locked("a:{order}"))]):
+    return order
+
+
+@once_at_most.post("/busy", dependencies=[Depends(locked("taken", timeout=0))])
+async def behind_a_lock():
+    return conn.incr("behind")
 
 
 @app.get("/parts/{part}")
@@ -81,18 +115,6 @@ async def login(user: str):
 
 class Charge(BaseModel):
     cents: int
-
-
-def user_of(request: Request) -> str:
-    if (user := request.headers.get("user")) is None:
-        raise HTTPException(401)
-    return user
-
-
-charges = APIRouter(route_class=idempotent(scope=user_of, ttl=2).route_class)
-once_at_most = APIRouter(
-    prefix="/strict", route_class=idempotent(scope=user_of, ttl=2, rerun=False, name="strict").route_class
-)
 
 
 @charges.post("/charges", status_code=201)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from handfast.compat import RedisLock
 from handfast.fencing import StaleFence, update_if_newer
 from tests._support.helpers import eventually
+from tests.deep.frameworks.test_django import end
 from tests.deep.frameworks.test_frameworks import answers, disconnect, free_port, request, running
 
 PAGES = Path(__file__).parents[3] / "docs/how-to"
@@ -55,21 +57,6 @@ def serve(server, written, tmp_path):
             return port
 
         yield start
-
-
-@pytest.fixture(scope="module")
-def django(server):
-    """Django, set up once for this process, with a database in memory."""
-    django = pytest.importorskip("django")
-    from django.conf import settings
-
-    settings.configure(
-        HANDFAST_URL=server.url,
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-        CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}},
-    )
-    django.setup()
-    return django
 
 
 def test_the_page_is_mounted_in_fastapi(serve, hf, raw):
@@ -133,16 +120,30 @@ def test_celery_as_its_page_has_it(server, written, hf, raw, tmp_path):
     tasks.app.handfast.close()
 
 
-def test_a_command_of_django_runs_once_at_a_time(django, written, hf, raw):
-    from django.core.management import CommandError, call_command
+def test_django_as_its_page_has_it(django, written, hf, raw):
+    from django.core.management import call_command
+    from django.test import RequestFactory
 
-    written("frameworks.md")
+    from handfast.contrib.django import client
+
+    written("django.md")
+    said = io.StringIO()
     command = importlib.import_module("close_month").Command()
-    call_command(command)
-    assert hf.lock("close-month").status().grants == 1
-    with hf.lock("close-month"), pytest.raises(CommandError, match="already running: "):
-        call_command(command)
-    sys.modules["coordination"].hf.close()
+    with client().lock("close_month"):
+        call_command(command, stdout=said)
+    call_command(command, stdout=said)
+    assert [line.partition(":")[0] for line in said.getvalue().splitlines()] == [
+        "It runs already, and is skipped",
+        "closing",
+    ]
+    views = importlib.import_module("views")
+    request = RequestFactory().get("/")
+    with client().lock("order:7"):
+        assert views.pay.__wrapped__(request, 7).content == b"paid"
+    assert views.pay(request, 7).content == b"paid"
+    assert int(views.report(request).content) > 0
+    importlib.import_module("order").pay(7)
+    end(client())
 
 
 def test_cursors_and_querysets_of_django_refuse_old_fences(django, raw):

@@ -95,12 +95,16 @@ async def test_a_name_is_filled_as_the_endpoint_reads_the_request(shop, program)
             ("orders/007", 423),
             ("orders/8", 200),
             ("orders/x", 422),
+            ("through/007", 423),
+            ("through/8", 200),
+            ("wrong", 500),
+            (f"parts/{part}?in=x&shop=y", 423),
             (f"parts/{part}?in=x", 423),
             (f"parts/{part.hex.upper()}?in=x&of=03", 423),
             (f"parts/{part}?in=y", 200),
             (f"parts/{part}", 422),
         ):
-            answer = await shop.get(f"/{path}")
+            answer = await shop.get(f"/{path}", headers={"user": "ann"})
             assert (path, answer.status_code) == (path, status)
             if status == 422:
                 (error,) = answer.json()["detail"][:1]
@@ -135,6 +139,13 @@ async def test_a_charge_that_is_sent_again_is_made_once(shop, raw, path):
     ):
         assert (await shop.post(path, json=body, headers=headers)).status_code == status
     assert raw.get("charges") == "1"
+
+
+async def test_a_request_that_is_refused_before_it_begins_keeps_its_key(shop, program):
+    async with program.app.state.handfast.lock("taken"):
+        assert (await shop.post("/strict/busy", headers=KEY)).status_code == 423
+    answers = [(await shop.post("/strict/busy", headers=KEY)).json() for _ in range(2)]
+    assert answers == [1, 1]
 
 
 async def test_an_answer_that_streams_is_refused(shop):

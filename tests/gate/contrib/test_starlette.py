@@ -13,9 +13,8 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.endpoints import HTTPEndpoint
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Host, Mount, Route, Router
 
 from handfast import AsyncHandfast, NoServer
 from handfast.contrib.starlette import (
@@ -28,7 +27,6 @@ from handfast.contrib.starlette import (
     locked,
 )
 from handfast.contrib.starlette.answers import ANSWERS, answer_to
-from handfast.contrib.starlette.fields import value_of
 from handfast.errors import (
     AcquireTimeout,
     AlreadyRunning,
@@ -187,7 +185,9 @@ async def test_a_lock_of_another_name_that_is_busy_is_not_taken_for_its_own(serv
             await http.get("/")
 
 
-@pytest.mark.parametrize("name", ["order:{", "order:{0}", "order:{}", "order:{order.id}", "order:{a b}"])
+@pytest.mark.parametrize(
+    "name", ["a:{headers.}", "a:{user..x}", "order:{", "order:{0}", "order:{}", "order:{order.id}", "order:{a b}"]
+)
 def test_a_name_that_no_request_fills_is_refused_at_once(name):
     with pytest.raises(ValueError, match=r"is not a valid template|is no field of a request"):
         locked(name)
@@ -235,15 +235,13 @@ async def test_a_value_that_is_missing_is_the_clients_fault(serve):
         assert (answer.status_code, answer.text.startswith(f"{why}: ")) == (422, True)
 
 
-def test_a_parameter_of_the_endpoint_has_its_default():
-    async def endpoint(tenant: str = "all", other=None, *, odd: Unknown = 3): ...  # noqa: F821
-
-    request = Request(
-        {"type": "http", "endpoint": endpoint, "query_string": b"", "path_params": {}, "app": Starlette()}
+async def test_a_value_that_makes_no_name_is_the_clients_fault(serve):
+    http = await serve(
+        Route("/lock", locking(locked("{tenant}"))),
+        Route("/limit", counting(limited("a", "5/min", by="headers.x-user"))),
     )
-    assert value_of(request, "tenant") == "all"
-    with pytest.raises(HTTPException):
-        value_of(request, "other")
+    for path, headers in (("lock?tenant=", {}), ("limit", {"x-user": ""}), ("limit", {"x-user": "x" * 17_000})):
+        assert (await http.get(f"/{path}", headers=headers)).status_code == 422
 
 
 async def test_requests_beyond_a_rate_are_refused_with_the_headers_of_the_draft(serve):
@@ -336,6 +334,38 @@ async def test_a_leader_that_fails_is_logged_and_the_application_goes_on(ahf, ca
     assert "'cron'" in record.message
 
 
+async def test_a_leader_that_returns_is_logged_too(ahf, caplog):
+    async def lead(term):
+        pass
+
+    async with leading(ahf, "cron", lead):
+        await eventually_async(lambda: bool(caplog.records))
+    assert caplog.records[0].message.endswith("its function has returned")
+
+
+async def test_the_end_of_a_leader_swallows_no_cancellation(ahf):
+    goes_on = asyncio.Event()
+
+    async def lead(term):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await goes_on.wait()
+
+    async def inside():
+        async with leading(ahf, "cron", lead):
+            await eventually_async(ahf.election("cron").leader)
+
+    block = asyncio.ensure_future(inside())
+    await eventually_async(ahf.election("cron").leader)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    block.cancel()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await block
+
+
 async def test_a_leader_of_the_other_api_is_refused_at_once(ahf):
     with pytest.raises(TypeError, match="is not a coroutine function"):
         async with leading(ahf, "cron", print):
@@ -397,8 +427,52 @@ async def test_a_key_belongs_to_its_caller_and_to_its_request(shop, charges):
         ("11 euros", KEY | {"idempotency-key": "k2"}, 201),
     ):
         assert (await http.post("/charges", content=what, headers=headers)).status_code == status
-    assert (await http.post("/charges?x=1", content="10 euros", headers=KEY)).status_code == 422
+    for path, kind in (("/charges?x=1", ""), ("/charges", "text/plain")):
+        headers = KEY | {"content-type": kind} if kind else KEY
+        assert (await http.post(path, content="10 euros", headers=headers)).status_code == 422
     assert charges == ["10 euros", "11 euros", "11 euros"]
+
+
+async def test_a_path_is_that_of_the_request_and_no_url_that_is_made_of_it(serve, charges):
+    @idempotent(scope="global")
+    async def charge(request):
+        charges.append(request.path_params)
+        return Response(str(len(charges)))
+
+    http = await serve(
+        Route("/{item:path}", charge, methods=["POST"]),
+    )
+    for number, path in enumerate(("/a", "/a%23b", "/a%3Fb", "/a%253Fb", "/a%09")):
+        assert (await http.post(path, headers=KEY | {"idempotency-key": str(number)})).text == str(number + 1)
+        for other in ("/a?b", "/a%5C", "/a%2509", "/"):
+            assert (await http.post(other, headers=KEY | {"idempotency-key": str(number)})).status_code == 422
+
+
+async def test_a_key_is_bound_to_what_its_host_is_routed_by(serve, charges):
+    @idempotent(scope="global")
+    async def charge(request):
+        charges.append(request.path_params["tenant"])
+        return Response("done")
+
+    http = await serve(Host("{tenant}.shop", Router([Route("/", charge, methods=["POST"])])))
+    statuses = [(await http.post(f"http://{tenant}.shop/", headers=KEY)).status_code for tenant in ("a", "a", "b")]
+    assert (statuses, charges) == ([200, 200, 422], ["a"])
+
+
+async def test_a_form_that_is_sent_again_has_another_boundary(shop, charges):
+    http = await shop()
+    files = {"file": ("a.txt", b"10 euros")}
+    answers = [await http.post("/charges", files=files, headers=KEY) for _ in range(2)]
+    assert [one.json() for one in answers] == [{"number": 1}] * 2
+
+
+async def test_the_body_can_be_read_by_its_scope_and_again_by_its_endpoint(shop, charges):
+    async def scope(request):
+        return (await request.json())["user"]
+
+    http = await shop(scope=scope)
+    assert (await http.post("/charges", json={"user": "ann"}, headers=KEY)).status_code == 201
+    assert charges == ['{"user":"ann"}']
 
 
 async def test_a_global_key_belongs_to_all(shop, charges):
@@ -458,7 +532,8 @@ async def test_an_endpoint_that_fails_runs_again_unless_it_must_not(shop, charge
     http = await shop(answer, rerun=rerun)
     first, second = [await http.post("/charges", headers=KEY) for _ in range(2)]
     assert first.status_code == (fails if isinstance(fails, int) else getattr(fails, "status_code", 500))
-    assert (second.status_code, len(charges)) == ((200, 2) if rerun else (500, 1))
+    is_refused = isinstance(fails, HTTPException)  # so nothing has begun
+    assert (second.status_code, len(charges)) == ((200, 2) if rerun or is_refused else (500, 1))
 
 
 async def test_a_run_that_did_not_end_is_not_repeated_where_it_must_not(shop, charges, ahf):
@@ -544,3 +619,7 @@ async def test_an_endpoint_without_a_request_is_refused():
 
     with pytest.raises(TypeError, match="in FastAPI use"):
         await endpoint(amount=3)
+    with pytest.raises(TypeError, match="and not the class Charges"):
+
+        @idempotent(scope="global")
+        class Charges(HTTPEndpoint): ...

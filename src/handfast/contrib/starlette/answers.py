@@ -20,6 +20,7 @@ from handfast.errors import (
     ClientClosed,
     KeyReused,
     LeaseLost,
+    LimitExceeded,
     NotCompleted,
     QueueFull,
     RateLimited,
@@ -33,6 +34,10 @@ LOG = logging.getLogger("handfast.starlette")
 
 OUTAGE_S = 5
 """After how many seconds a client is to come again in an outage: as long as a call waits for a server that hangs."""
+
+
+MOST_S = 366 * 86_400
+"""The longest ``Retry-After``."""
 
 
 class Answer(NamedTuple):
@@ -57,7 +62,8 @@ ANSWERS: dict[type[Exception], Answer] = {
     NotCompleted: Answer(
         500, "An earlier request with this key began, and its result is not known. It is not repeated."
     ),
-    LeaseLost: Answer(503, "This request lost its lock, and was stopped. It may have had an effect.", 1),
+    LeaseLost: Answer(503, "This request lost its lock. It may have had an effect, and may still run.", 1),
+    LimitExceeded: Answer(429, "This is more than is ever admitted."),
     ServerRefused: AWAY,
     ClientClosed: AWAY,
     redis.exceptions.ConnectionError: AWAY,
@@ -68,7 +74,7 @@ ANSWERS: dict[type[Exception], Answer] = {
 def answer_to(error: Exception) -> HTTPException:
     """Return the answer to an error that is in the table, or is derived from one."""
     answer = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
-    after = ceil(error.retry_after) if isinstance(error, RateLimited) else answer.retry_after
+    after = ceil(min(error.retry_after, MOST_S)) if isinstance(error, RateLimited) else answer.retry_after
     headers = {} if after is None else {"Retry-After": str(max(1, after))}
     return HTTPException(answer.status, answer.detail, headers)
 
@@ -80,6 +86,7 @@ def install_errors(app: Any) -> None:
     |---|---|---|
     | `AcquireTimeout`, `QueueFull` | 423 | 1 |
     | `RateLimited` | 429 | what the limiter says |
+    | `LimitExceeded` | 429 | |
     | `AlreadyRunning` | 409 | 1 |
     | `Superseded` | 409 | |
     | `KeyReused` | 422 | |

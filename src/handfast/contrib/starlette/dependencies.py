@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from math import ceil
 from typing import Any
 
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimited
@@ -32,19 +33,23 @@ WAIT_S = 10.0
 """How long a request waits for a lock if nothing else is said: less than most clients and proxies wait for an answer."""
 
 
-def locked(name: str, *, timeout: Duration = WAIT_S, **options: Any) -> Callable[[Request], AsyncIterator[AsyncLease]]:
+def locked(
+    name: str, *, timeout: Duration = WAIT_S, **options: Any
+) -> Callable[[HTTPConnection], AsyncIterator[AsyncLease]]:
     """Return a dependency that holds a lock while the endpoint runs.
 
     A request that waits takes no thread, for ``def`` endpoints neither. If the lease is lost, an ``async def`` endpoint is
-    cancelled, and the answer is 503; a ``def`` endpoint runs on, and has to look: ``lease.check()``.
+    cancelled, and the answer is 503. A ``def`` endpoint gets the same answer, and its thread runs on: it has to look,
+    ``lease.check()``.
 
     Example:
         @app.post("/orders/{order_id}/pay")
         async def pay(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))]): ...
 
     Args:
-        name: The name of the lock. Fields in braces stand for parameters of the path or the query, read with the types of
-            the endpoint, or for ``client.host``, ``user.…``, ``state.…``, ``headers.…`` and ``cookies.…`` of the request.
+        name: The name of the lock. Fields in braces stand for parameters of the path or the query, by their names in the
+            endpoint or a dependency, and read with their types; or for ``client.host``, ``user.…``, ``state.…``, ``headers.…``
+            and ``cookies.…`` of the request.
         timeout: Seconds to wait at most, a number or a timedelta; after that the answer is 423 with ``Retry-After``. 0
             does not wait.
         options: As `AsyncHandfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
@@ -56,8 +61,12 @@ def locked(name: str, *, timeout: Duration = WAIT_S, **options: Any) -> Callable
     fill, options = filler(name), {**options, "timeout": timeout}
     CHECKS.lock(name, **options)
 
-    async def dependency(request: Request) -> AsyncIterator[AsyncLease]:
-        lock = client(request).lock(fill(request), **options)
+    async def dependency(request: HTTPConnection) -> AsyncIterator[AsyncLease]:
+        text = fill(request)
+        try:
+            lock = client(request).lock(text, **options)
+        except ValueError as error:  # all but the name was checked before
+            raise HTTPException(422, str(error)) from error
         try:
             lease = await lock.acquire()
         except (AcquireTimeout, QueueFull) as error:
@@ -73,8 +82,8 @@ def limited(
 ) -> Callable[[Request, Response], Awaitable[AsyncAdmission]]:
     """Return a dependency that counts a request under a rate limiter, and refuses what is too much.
 
-    The answer is 429 then, with ``Retry-After``. Every answer has the headers ``RateLimit-Policy`` and, under a single rate,
-    ``RateLimit`` of the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
+    The answer is 429 then, with ``Retry-After``. It has the headers ``RateLimit-Policy`` and, under a single rate, ``RateLimit`` of
+    the IETF draft `draft-ietf-httpapi-ratelimit-headers`; so have answers of endpoints that return no Response of their own.
 
     Example:
         @app.post("/login", dependencies=[Depends(limited("login", "5/min", by="client.host"))])
@@ -98,7 +107,7 @@ def limited(
     check_int(cost, "cost", min(limit for limit, _ in limits))
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
     whole = [
-        (limit, per_ms // 1000) for limit, per_ms in limits if per_ms >= 1000
+        (limit, per_ms // 1000) for limit, per_ms in limits if per_ms % 1000 == 0
     ]  # the draft knows whole seconds alone
     names = [label] if len(limits) == 1 else [f"{label}-{per_s}s" for _, per_s in whole]
     policy = ", ".join(f'"{one}";q={limit};w={per_s}' for one, (limit, per_s) in zip(names, whole, strict=False))
@@ -106,7 +115,11 @@ def limited(
     async def dependency(request: Request, response: Response) -> AsyncAdmission:
         limiter = client(request).limiter(name, rates)
         if fields:
-            limiter = limiter.keyed(*(str(value_of(request, field)) for field in fields))
+            parts = [str(value_of(request, field)) for field in fields]
+            try:
+                limiter = limiter.keyed(*parts)
+            except ValueError as error:
+                raise HTTPException(422, str(error)) from error
         admission = await limiter.try_acquire(cost=cost)
         headers = {"RateLimit-Policy": policy} if policy else {}
         if len(limits) == 1 and policy:
@@ -116,7 +129,8 @@ def limited(
             refusal = answer_to(RateLimited(name, 0, admission.retry_after))
             refusal.headers = {**(refusal.headers or {}), **headers}
             raise refusal
-        response.headers.update(headers)
+        for header, value in headers.items():
+            response.headers.append(header, value)  # another limiter of the request may have set it
         return admission
 
     return dependency

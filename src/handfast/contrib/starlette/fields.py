@@ -1,21 +1,18 @@
 """The values of a request that make a name or a key: of its path, its query, its client, and of what the application has found.
 
-A value is read as the endpoint reads it: ``/orders/007`` and ``/orders/7`` are one order for an endpoint with
-``order_id: int``, so they are one name.
+In FastAPI a value is read as the route reads it, whether the endpoint or a dependency declares it: ``/orders/007`` and ``/orders/7``
+are one order for ``order_id: int``, so they are one name.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
 from string import Formatter
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-
-from handfast._signatures import signature_of
 
 __all__ = ["check_field", "filler", "value_of"]
 
@@ -24,10 +21,11 @@ ROOTS = ("client", "cookies", "headers", "state", "user")
 
 
 class Parameter(NamedTuple):
-    """How an endpoint reads a value of the path or the query."""
+    """How a route of FastAPI reads a value of the path or the query."""
 
+    place: str
     alias: str
-    read: Callable[[str], Any]
+    read: Callable[[Any], Any]
     default: Any
 
 
@@ -49,8 +47,9 @@ def filler(name: str) -> Callable[[HTTPConnection], str]:
 
 def check_field(field: str) -> None:
     """Raise ValueError for a field that no request has."""
-    root, point, _ = field.partition(".")
-    if not root.isidentifier() or (point and root not in ROOTS):
+    root, point, rest = field.partition(".")
+    parts = [rest] if root in ("headers", "cookies") else rest.split(".")
+    if not root.isidentifier() or (point and (root not in ROOTS or not all(parts))):
         roots = ", ".join(f"{root}.…" for root in ROOTS)
         raise ValueError(f"{field!r} is no field of a request: a parameter of the path or the query, or one of {roots}")
 
@@ -58,10 +57,9 @@ def check_field(field: str) -> None:
 def value_of(request: HTTPConnection, field: str) -> Any:
     """Return a value of a request. Raises an answer for the client if it has none, or one that can't be read."""
     root, point, rest = field.partition(".")
-    found: Any
     if not point:
         return _parameter(request, field)
-    found = request.user if root == "user" else getattr(request, root)
+    found: Any = request.user if root == "user" else getattr(request, root)
     for part in [rest] if root in ("headers", "cookies") else rest.split("."):
         found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
     if found is None:
@@ -78,56 +76,64 @@ class _Fields(Formatter):
 
 
 def _parameter(request: HTTPConnection, name: str) -> Any:
-    known = _known(request.scope.get("endpoint"), name)
-    for place, values in (("path", request.path_params), ("query", request.query_params)):
-        for key in (known.alias, name):
-            if key in values:
-                return _read(request, known, place, values[key])
-    if known.default is not None:
-        return known.default
-    return _refuse(request, "query", known.alias, {"type": "missing", "msg": "Field required"})
+    route = request.scope.get("route")
+    if hasattr(route, "dependant"):
+        known = _known(route, name)
+        values: Mapping[str, Any] = request.path_params if known.place == "path" else request.query_params
+        if known.alias in values:
+            return _read(request, known, values[known.alias])
+        found, place, name = known.default, known.place, known.alias
+    else:
+        found, place = request.path_params.get(name, request.query_params.get(name)), "query"
+    return _refuse(request, place, name, {"type": "missing", "msg": "Field required"}) if found is None else found
 
 
-def _read(request: HTTPConnection, known: Parameter, place: str, value: Any) -> Any:
-    if not isinstance(value, str):  # a convertor of the path has read it
-        return value
+def _read(request: HTTPConnection, known: Parameter, value: Any) -> Any:
     try:
         return known.read(value)
     except ValueError as error:
         found = {"type": "value_error", "msg": str(error)}
-        return _refuse(request, place, known.alias, *(error.errors() if hasattr(error, "errors") else [found]))
+        errors = error.errors() if hasattr(error, "errors") else [found]
+        return _refuse(request, known.place, known.alias, *errors)
 
 
 def _refuse(request: HTTPConnection, place: str, name: str, *errors: Mapping[str, Any]) -> Any:
     """Answer as FastAPI does where it answers, and else in the same shape."""
-    from starlette.exceptions import HTTPException
-
     found = [{**error, "loc": (place, name)} for error in errors]
-    if any(one.__module__.startswith("fastapi.") for one in type(request.app).__mro__):
+    if hasattr(request.scope.get("route"), "dependant"):
         raise importlib.import_module("fastapi.exceptions").RequestValidationError(found)
     raise HTTPException(422, "; ".join(f"{place} {name}: {error['msg']}" for error in found))
 
 
-@lru_cache(1000)
-def _known(endpoint: Any, name: str) -> Parameter:
-    """Return how an endpoint reads a parameter: as text if it has none of that name."""
-    found = None
-    if inspect.isroutine(endpoint):
-        found = signature_of(endpoint).parameters.get(name)
-    if found is None:
-        return Parameter(name, str, None)
-    default: Any = found.default if found.default is not found.empty else None
-    annotation = _evaluated(endpoint, found.annotation)
-    marks = (*getattr(annotation, "__metadata__", ()), default)
-    alias = next((mark.alias for mark in marks if getattr(mark, "alias", None)), name)
-    if hasattr(default, "alias"):  # it is a mark such as Query(), which has a default of its own
-        default = default.get_default() if not default.is_required() else None
-    if annotation in (found.empty, str, Any):
-        return Parameter(alias, str, default)
-    return Parameter(alias, importlib.import_module("pydantic").TypeAdapter(annotation).validate_python, default)
+_KNOWN: dict[tuple[int, str], tuple[Any, Parameter]] = {}
+"""What is known of the routes, by their identity, since a route has no hash. It keeps them, so that no other one gets that."""
 
 
-def _evaluated(function: Any, annotation: Any) -> Any:
-    """Return the type that an annotation names: of this parameter alone, since others may name what only type checkers import."""
-    holder = type("holder", (), {"__annotations__": {"it": annotation}})
-    return get_type_hints(holder, inspect.unwrap(function).__globals__, include_extras=True)["it"]
+def _known(route: Any, name: str) -> Parameter:
+    if (id(route), name) not in _KNOWN:
+        _KNOWN[id(route), name] = route, _read_by(route, name)
+    return _KNOWN[id(route), name][1]
+
+
+def _read_by(route: Any, name: str) -> Parameter:
+    """Return how a route of FastAPI reads a parameter. Raises ValueError for one that it does not read from path or query."""
+    for place, field in _declared(route.dependant):
+        if field.name == name:
+            info = field.field_info
+            adapter = importlib.import_module("pydantic").TypeAdapter(info.annotation)
+            default = None if info.is_required() else info.get_default(call_default_factory=True)
+            return Parameter(place, field.alias, adapter.validate_python, default)
+    known = sorted({field.name for _, field in _declared(route.dependant)})
+    raise ValueError(
+        f"the field {name!r} of a name is no parameter of the path or the query of {route.path!r}; these are: "
+        f"{', '.join(known) or 'none'}"
+    )
+
+
+def _declared(dependant: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of an endpoint, and of its dependencies."""
+    for place, fields in (("path", dependant.path_params), ("query", dependant.query_params)):
+        for field in fields:
+            yield place, field
+    for inner in dependant.dependencies:
+        yield from _declared(inner)

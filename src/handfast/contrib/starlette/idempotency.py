@@ -13,6 +13,7 @@ import importlib
 import inspect
 import json
 import logging
+import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
@@ -21,7 +22,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive
 
 from handfast import AsyncHandfast
 from handfast._api.results import MAX_RESULT_BYTES
@@ -60,6 +60,8 @@ NOT_STORED = frozenset(
 )
 """Headers of one connection (RFC 9110, 7.6.1), and the cookies of one session."""
 
+BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
+
 DAY_S = 86_400.0
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -95,9 +97,10 @@ def idempotent(
     | without the header, or with a key of more than 255 characters | 400 |
     | with a body of more than ``most_bytes`` | 413 |
     | while one with this key is processed | 409 with ``Retry-After`` |
-    | with a key that was used with another method, path, query or body | 422 |
+    | with a key that was used with another method, path, query, content type or body | 422 |
     | after one that was answered below 500 | the same status, headers and body, without Set-Cookie and the headers of a connection |
-    | after one that was answered 500 or more, or raised | the endpoint runs again; with ``rerun=False`` 500 |
+    | after one that was refused by an HTTPException below 500 | the endpoint runs again |
+    | after one that was answered 500 or more, or raised something else | the endpoint runs again; with ``rerun=False`` 500 |
     | after one whose process has died | as above, when its lease has ended |
 
     Example:
@@ -105,9 +108,10 @@ def idempotent(
         async def charge(request: Request) -> Response: ...
 
     Args:
-        scope: Called with the request; returns to whom the key belongs, such as the id of the user that your authentication has
-            found: no caller gets the answer of another. It may be a coroutine function, and raise HTTPException. ``"global"``
-            says that all callers share their keys.
+        scope: Called with the request; returns to whom the key belongs, such as the id of the user: no caller gets the answer of
+            another. It has to authenticate the caller by itself, or by what a middleware has found: it is called before the
+            dependencies of the route, and an answer that is repeated calls none of them. It may be a coroutine function, and raise
+            HTTPException. ``"global"`` says that all callers share their keys.
         keep: Seconds for which an answer counts, from its end on: a number or a timedelta, from 0.001 s to 366 days.
         name: The name of the keys on the server.
         rerun: Whether a request is processed again whose processing began and did not end. With False it is processed once
@@ -140,6 +144,12 @@ class Idempotent:
 
         Raises TypeError when it is called without a request at its end, as by FastAPI: use `route_class` there.
         """
+        if inspect.isclass(endpoint):
+            raise TypeError(
+                f"idempotent() decorates the methods of an HTTPEndpoint, and not the class {endpoint.__name__}"
+            )
+        function = endpoint.func if isinstance(endpoint, functools.partial) else endpoint
+        is_awaited = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
 
         @functools.wraps(endpoint)
         async def answered(*args: Any, **kwargs: Any) -> Response:
@@ -150,7 +160,7 @@ class Idempotent:
                 )
 
             async def call(request: Request) -> Response:
-                if inspect.iscoroutinefunction(endpoint):
+                if is_awaited:
                     found: Response = await endpoint(*args[:-1], request)
                     return found
                 return await run_in_threadpool(endpoint, *args[:-1], request)
@@ -188,8 +198,7 @@ class Idempotent:
         made: list[Response] = []
 
         async def process() -> bytes:
-            # The endpoint gets a request of its own: the body was read from this one.
-            response = await endpoint(Request(request.scope, _replaying(body, request.receive)))
+            response = await endpoint(request)
             if response.status_code >= 500:
                 raise _NotStoredError(response)
             data = _stored(response)
@@ -203,14 +212,14 @@ class Idempotent:
             return failed.response
         except (AlreadyRunning, KeyReused, NotCompleted) as error:
             raise answer_to(error) from error
-        except ValueError:
-            # The answer is too large to be stored, which is recorded. Its effect has happened, so the client gets it.
-            if not made or len(_stored(made[0])) <= MAX_RESULT_BYTES:
-                raise
-            LOG.warning(
-                "the answer to a request with a key of %r is too large to be stored, and is not repeated", self._name
-            )
-            return made[0]
+        except Exception as error:
+            if isinstance(error, ValueError) and made and len(_stored(made[0])) > MAX_RESULT_BYTES:
+                # It is recorded that the answer can't be stored. Its effect has happened, so the client gets it.
+                LOG.warning("an answer under %r is too large to be stored, and is not repeated", self._name)
+                return made[0]
+            if not self._options["rerun"] and _is_refusal(error):
+                await once.forget()  # the request was refused, so nothing has begun
+            raise
         # The one that was made may set cookies, and has tasks that run after it.
         return made[0] if made else _restored(data)
 
@@ -220,7 +229,9 @@ class Idempotent:
             parts.append(part)
             if (size := size + len(part)) > self._most_bytes:
                 raise HTTPException(413, f"The body must have at most {self._most_bytes:,} bytes.")
-        return b"".join(parts)
+        body = b"".join(parts)
+        request._body = body  # noqa: SLF001 -- where Request.body() keeps it: the endpoint reads it again
+        return body
 
 
 async def _owner(scope: Callable[[Request], str | Awaitable[str]], request: Request) -> str:
@@ -241,19 +252,23 @@ def _key(request: Request) -> str:
 
 
 def _fingerprint(request: Request, body: bytes) -> bytes:
-    """Return what tells a request from others. The server stores a digest of it."""
-    url = request.url
-    return f"{request.method} {url.path}?{url.query}\n".encode() + body
+    """Return what tells a request from others. The server stores a digest of it.
+
+    The path is that of the request as it was routed: a URL that is made of it anew would join different ones.
+    """
+    kind, _, options = request.headers.get("content-type", "").partition(";")
+    if kind.startswith("multipart/") and (found := BOUNDARY.search(options)):
+        body = body.replace(found[1].encode(), b"boundary")  # each sending has another one
+    routed = sorted((name, str(value)) for name, value in request.path_params.items())
+    head = [request.method, request.scope["path"], request.scope["query_string"].decode("latin-1"), kind, routed]
+    return json.dumps(head).encode() + b"\n" + body
 
 
-def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return what a request receives: a body that was read already, and then what comes after it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
+def _is_refusal(error: Exception) -> bool:
+    """Whether a request was refused, such as by a dependency, and not processed."""
+    if isinstance(error, HTTPException):
+        return error.status_code < 500
+    return type(error).__name__ == "RequestValidationError"  # of FastAPI, which may not be there
 
 
 def _stored(response: Response) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 from starlette.requests import HTTPConnection
@@ -98,8 +98,8 @@ async def leading(
     Args:
         hf: The client.
         name: The name of the election.
-        lead: Called with the lease of each term. If it returns, this process campaigns no more; if it raises, neither, and
-            an ERROR of ``handfast.starlette`` says so.
+        lead: Called with the lease of each term. If it returns or raises, this process campaigns no more, and
+            ``handfast.starlette`` logs it: as a WARNING, or an ERROR. The end of the block waits for it.
         options: As `AsyncHandfast.election` takes them, such as ``value`` and ``ttl``.
 
     Raises:
@@ -112,13 +112,15 @@ async def leading(
         await task
 
     def note(ended: asyncio.Future[Any]) -> None:
-        if not ended.cancelled() and (error := ended.exception()) is not None:
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
             LOG.error("this process does not campaign for %r any more: %r", name, error, exc_info=error)
+        elif not ended.cancelled():
+            LOG.warning("this process does not campaign for %r any more: its function has returned", name)
 
     task.add_done_callback(note)
     try:
         yield
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError, Exception):  # what it has raised is logged
-            await task
+        await asyncio.wait([task])  # what it has raised is logged; a cancellation of this block is not swallowed

@@ -1,0 +1,45 @@
+"""``manage.py migrate_once``: ``migrate`` in the start of each replica, of which one at a time migrates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from handfast import AcquireTimeout
+from handfast.contrib.django.clients import DEFAULT, client
+
+__all__ = ["Command"]
+
+
+class Command(BaseCommand):  # type: ignore[misc]
+    """Migrates if something is to be migrated; waits while another process does."""
+
+    help = "Runs migrate once in a deploy: one process migrates, and the others wait for it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add those of the command."""
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
+        parser.add_argument("--timeout", type=float, default=600.0, help="Seconds to wait for another process; 600.")
+        parser.add_argument("--alias", default=DEFAULT, help="The alias of HANDFAST.")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Migrate. A replica that starts later finds nothing to do, and takes no lock."""
+        database = options["database"]
+        if not self._is_behind(database):
+            self.stdout.write("Nothing is to be migrated.")
+            return
+        try:
+            with client(options["alias"]).lock(f"migrate:{database}").acquire(timeout=options["timeout"]):
+                # What another process has migrated meanwhile is looked up anew.
+                call_command("migrate", database=database, interactive=False, verbosity=options["verbosity"])
+        except AcquireTimeout as error:
+            raise CommandError(f"Another process migrates: {error}") from error
+
+    @staticmethod
+    def _is_behind(database: str) -> bool:
+        executor = MigrationExecutor(connections[database])
+        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

@@ -1,0 +1,119 @@
+"""A view that holds a lock while it runs, around its transaction: it is committed before another request gets the lock."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from django.db import connections, transaction
+from django.http import HttpResponse
+
+from handfast import AcquireTimeout, Handfast, QueueFull
+from handfast._api.decorators import NameTemplate
+from handfast.arguments import Duration
+from handfast.contrib.django.clients import DEFAULT, async_client, client
+
+__all__ = ["check_no_transaction", "locked"]
+
+V = TypeVar("V", bound=Callable[..., Any])
+
+
+class _Every(set[str]):
+    """The databases whose transactions Django leaves to the view: all."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+WAIT_S = 10.0
+"""How long a request waits for a lock if nothing else is said."""
+
+CHECKS = Handfast("null:")
+"""Makes objects that are not used: what is out of range is refused where the view is defined."""
+
+
+def locked(
+    name: str, *, timeout: Duration = WAIT_S, busy: int = 423, alias: str = DEFAULT, **options: Any
+) -> Callable[[V], V]:
+    """Return a decorator for views, sync and async: the view runs one at a time for each name.
+
+    The lock is taken before the transaction begins, and released after it is committed. With ``ATOMIC_REQUESTS`` the view has
+    its transaction inside of the lock. Within a transaction of the caller it is refused: the next request would have the
+    lock before the commit, and would read what was there before. A view whose lease was lost raises LeaseLost, and its own
+    transaction is rolled back.
+
+    Example:
+        @locked("order:{order_id}", timeout=2)
+        def pay(request, order_id): ...
+
+    Args:
+        name: The name of the lock, in which fields in braces stand for arguments of the view, such as ``{request.user.pk}``.
+        timeout: Seconds to wait at most, a number or a timedelta. 0 does not wait.
+        busy: The status of the answer after that, which has ``Retry-After: 1``.
+        alias: The alias of the client, see `client`.
+        options: As `Handfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: The name has a field that is no argument of the view, or an option is out of range.
+        RuntimeError: When the view is called within a transaction.
+    """
+    options = {**options, "timeout": timeout}
+    CHECKS.lock(name, **options)
+
+    def decorate(view: V) -> V:
+        template = NameTemplate.of([name], view)
+        without: set[str] = getattr(view, "_non_atomic_requests", set())
+
+        def filled(args: Any, kwargs: Any) -> str:
+            return name if template is None else template.filled(args, kwargs)(name)
+
+        def answer() -> HttpResponse:
+            return HttpResponse(
+                "This is in use by another request. Try again later.", status=busy, headers={"Retry-After": "1"}
+            )
+
+        @functools.wraps(view)
+        def held(*args: Any, **kwargs: Any) -> Any:
+            check_no_transaction()
+            try:
+                lease = client(alias).lock(filled(args, kwargs), **options).acquire()
+            except (AcquireTimeout, QueueFull):
+                return answer()
+            with lease, ExitStack() as transactions:
+                for one in connections.all():
+                    if one.settings_dict["ATOMIC_REQUESTS"] and one.alias not in without:
+                        transactions.enter_context(transaction.atomic(using=one.alias))
+                response = view(*args, **kwargs)
+                if lease.lost:
+                    lease.check()  # raises, so nothing is committed
+                return response
+
+        @functools.wraps(view)
+        async def held_async(*args: Any, **kwargs: Any) -> Any:
+            try:
+                lease = await async_client(alias).lock(filled(args, kwargs), **options).acquire()
+            except (AcquireTimeout, QueueFull):
+                return answer()
+            async with lease:
+                return await view(*args, **kwargs)
+
+        made: Any = held_async if inspect.iscoroutinefunction(view) else held
+        if not inspect.iscoroutinefunction(view):
+            made._non_atomic_requests = _Every()  # noqa: SLF001 -- as transaction.non_atomic_requests does
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def check_no_transaction() -> None:
+    """Raise RuntimeError within a transaction that is not that of a TestCase."""
+    for one in connections.all(initialized_only=True):
+        if any(not getattr(block, "_from_testcase", False) for block in one.atomic_blocks):
+            raise RuntimeError(
+                f"a lock was to be taken within a transaction of the database {one.alias!r}: it would be released before the "
+                "commit; take the lock first, and begin the transaction inside of it"
+            )
