@@ -109,7 +109,7 @@ def check(raw, what, count):
 
 
 def assert_idle(hf, *but):
-    assert {one.name for one in hf.names() if one.status.holding or one.status.waiting} == set(but)
+    assert {one.name for one in hf.names() if getattr(one.status, "holding", 0) or one.status.waiting} == set(but)
 
 
 def test_fastapi_with_two_workers(server, raw, hf, tmp_path):
