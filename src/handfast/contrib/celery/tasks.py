@@ -62,6 +62,8 @@ class _Options(NamedTuple):
 
 
 class _Guarded(Task):  # type: ignore[misc]
+    """A task that has a lease while it runs."""
+
     abstract = True
 
     @property

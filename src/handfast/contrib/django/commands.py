@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
-from handfast import AcquireTimeout
+from handfast import AcquireTimeout, Lease
 from handfast.arguments import Duration
 from handfast.contrib.django.clients import DEFAULT, client
 
@@ -45,7 +45,7 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
             raise CommandError(f"busy must be 'fail', 'skip' or 'wait', not {self.busy!r}")
         lock = client(self.alias).lock(self.lock_name or type(self).__module__, ttl=self.ttl)
         try:
-            self.lease = lock.acquire(timeout=self.timeout if self.busy == "wait" else 0)
+            self.lease: Lease = lock.acquire(timeout=self.timeout if self.busy == "wait" else 0)
         except AcquireTimeout as error:
             if self.busy == "skip":
                 out = OutputWrapper(options["stdout"]) if options.get("stdout") else self.stdout
