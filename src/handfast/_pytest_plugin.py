@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ def handfast_deactivated() -> Iterator[None]:
 def handfast_server() -> Iterator[ServerController]:
     """A private server, for all tests of a session; with pytest-xdist each worker has its own.
 
-    ``$HANDFAST_URL`` names it meanwhile, so ``Handfast()`` in the code under test is a client of it.
+    ``$HANDFAST_URL`` names it from then on, so ``Handfast()`` in the code under test is a client of it.
     """
     from handfast._engine.defaults import VARIABLES
     from handfast.testing.servers import ServerController
@@ -59,4 +58,4 @@ def async_handfast_client(handfast_server: ServerController) -> AsyncHandfast:
 
 def _namespace() -> str:
     """Return a namespace that no other test has."""
-    return f"test-{secrets.token_hex(4)}"
+    return f"test-{os.urandom(4).hex()}"

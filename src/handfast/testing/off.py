@@ -78,7 +78,7 @@ def deactivate() -> Iterator[None]:
 
 @contextlib.contextmanager
 def busy(*names: str) -> Iterator[None]:
-    """Have names be taken, for clients that have no server: to test what a program does then.
+    """Have names be taken, for clients without a server: to test how a program goes on then.
 
     It is for clients within `deactivate`, and for ``Handfast("null:")``. ``try_acquire()`` returns None, an acquire with a timeout
     raises AcquireTimeout at once, a limiter refuses for a second, and `once` is running. An acquire without a timeout would

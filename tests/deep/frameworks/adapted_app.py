@@ -12,7 +12,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from handfast import AsyncHandfast, AsyncLease
 from handfast.contrib.starlette import (
@@ -70,6 +70,14 @@ async def through_a_dependency(
     lease: Annotated[AsyncLease, Depends(locked("order:{order_id}", timeout=0))],
 ):
     return number
+
+
+@app.get("/codes/{code}")
+async def code(
+    code: Annotated[str, AfterValidator(str.lower)],
+    lease: Annotated[AsyncLease, Depends(locked("code:{code}", timeout=0))],
+):
+    return code
 
 
 @app.get("/wrong")

@@ -7,29 +7,35 @@ import importlib
 import itertools
 import os
 import signal
-import sys
 
 import pytest
 
-from handfast import AcquireTimeout
+from handfast import AcquireTimeout, Handfast
 from tests._support.helpers import eventually
 from tests.deep.frameworks.test_frameworks import assert_idle, check, disconnect, running
 
 pytest.importorskip("celery")
+
+from handfast.contrib.celery import configure
+from handfast.contrib.celery.beat import FOLLOW_S, LOOK_S
 
 PROGRAM = "tests.deep.frameworks.celery_adapted"
 
 
 @pytest.fixture
 def tasks(server, raw, monkeypatch):
-    """The program with the tasks, which this process sends. Afterwards all its connections are closed."""
+    """The program with the tasks, which this process sends, with a client of its own. Afterwards all its connections are closed.
+
+    It is imported once: Celery shares tasks among all applications of a process.
+    """
     monkeypatch.setenv("HANDFAST_URL", server.url)
     tasks = importlib.import_module(PROGRAM)
-    yield tasks
+    tasks.app._after_fork()  # it begins anew: the test before has closed its connections
+    with Handfast(server.url) as client:
+        configure(tasks.app, client)
+        yield tasks
     disconnect(tasks.app)
-    tasks.hf.close()
-    tasks.conn.close()
-    del sys.modules[PROGRAM], sys.modules["tests.deep.frameworks.protected"]
+    tasks.conn.connection_pool.disconnect()
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def worker(server, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_that_finds_its_name_taken_comes_again_and_keeps_its_retries(raw, hf, tasks, worker, pool):
     pytest.importorskip("gevent")
     with worker("--pool", pool):
@@ -143,9 +149,67 @@ def test_a_task_with_bad_options_is_refused_where_it_is_defined(base, options, e
     def bill(account):
         pass
 
-    app = celery.Celery("bad")
+    app = celery.Celery("bad", set_as_current=False)
     with pytest.raises(error):
-        app.task(bill, name="bill", lazy=False, base=getattr(adapter, base), **{base.lower(): options})
+        app.task(bill, name="bill", lazy=False, shared=False, base=getattr(adapter, base), **{base.lower(): options})
+
+
+@pytest.fixture
+def beat(tasks):
+    """Return a function that makes a scheduler without a file. The hour between two sendings is over."""
+    from datetime import UTC, datetime, timedelta
+
+    from celery.beat import Scheduler
+
+    from handfast.contrib.celery import LeaderMixin
+
+    class Plain(LeaderMixin, Scheduler):
+        """As those of other packages, it keeps the old entry in its schedule when it sends."""
+
+        def reserve(self, entry):
+            new = super().reserve(entry)
+            self.schedule[entry.name] = entry
+            return new
+
+    def make():
+        entry = {"task": "tick", "schedule": 3600.0, "last_run_at": datetime.now(UTC) - timedelta(hours=2)}
+        made = Plain(tasks.app)
+        made.update_from_dict({"tick": entry})
+        return made
+
+    return make
+
+
+def test_a_beat_that_takes_over_in_one_process_sends_nothing_twice(raw, hf, beat):
+    first, second = beat(), beat()
+    assert (first.tick(), second.tick(), raw.llen("celery")) == (0, FOLLOW_S, 1)
+    first.close()
+    assert 0 < second.tick() <= LOOK_S
+    assert raw.llen("celery") == 1
+    second.close()
+    assert not hf.election("beat").locked()
+
+
+def test_a_beat_ends_where_an_operator_says_so_and_goes_on_when_it_is_over(raw, hf, beat):
+    scheduler = beat()
+    assert scheduler.tick() == 0
+    hf.hold("beat", 60, kind="election", now=True, grace=20, reason="INC-1")
+    eventually(lambda: scheduler.tick() == FOLLOW_S)
+    assert not hf.election("beat").status().holders
+    hf.unhold("beat", kind="election")
+    eventually(lambda: scheduler.tick() != FOLLOW_S)
+    scheduler.close()
+
+
+def test_a_beat_lives_through_an_outage(tasks, raw, beat, caplog, monkeypatch):
+    scheduler = beat()
+    with Handfast("unix:///nowhere/s", retry_for=0) as away:
+        monkeypatch.setattr(tasks.app, "handfast", away)
+        assert [scheduler.tick() for _ in range(3)] == [FOLLOW_S] * 3
+    assert [record.name for record in caplog.records].count("handfast.celery") == 1
+    monkeypatch.undo()
+    assert scheduler.tick() == 0
+    scheduler.close()
 
 
 def test_of_two_beats_one_sends_and_its_successor_sends_nothing_twice(raw, hf, server, tasks, tmp_path):

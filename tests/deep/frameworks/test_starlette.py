@@ -89,7 +89,7 @@ def test_an_application_starts_a_second_time(program, raw):
 
 async def test_a_name_is_filled_as_the_endpoint_reads_the_request(shop, program):
     hf, part = program.app.state.handfast, uuid.uuid4()
-    async with hf.lock("order:7"), hf.lock(f"part:{part}:x:3"):
+    async with hf.lock("order:7"), hf.lock(f"part:{part}:x:3"), hf.lock("code:abc"):
         for path, status in (
             ("orders/7", 423),
             ("orders/007", 423),
@@ -97,6 +97,8 @@ async def test_a_name_is_filled_as_the_endpoint_reads_the_request(shop, program)
             ("orders/x", 422),
             ("through/007", 423),
             ("through/8", 200),
+            ("codes/aBC", 423),
+            ("codes/abd", 200),
             ("wrong", 500),
             (f"parts/{part}?in=x&shop=y", 423),
             (f"parts/{part}?in=x", 423),

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Host, Mount, Route, Router
 
-from handfast import AsyncHandfast, NoServer
+from handfast import AsyncHandfast, Handfast, NoServer
 from handfast.contrib.starlette import (
     client,
     handfast_lifespan,
@@ -111,6 +111,8 @@ def test_a_lifespan_needs_a_server_or_a_client(monkeypatch):
         handfast_lifespan()
     with pytest.raises(TypeError, match="has its options already; leave out namespace"):
         handfast_lifespan(AsyncHandfast("null:"), namespace="x")
+    with pytest.raises(TypeError, match="a client of the class AsyncHandfast, not Handfast"):
+        handfast_lifespan(Handfast("null:"))
     with pytest.raises(TypeError, match="unexpected keyword argument 'port'"):
         handfast_lifespan("null:", port=1)
 

@@ -1,7 +1,8 @@
-"""A scheduler of beat that runs on several machines, of which one sends.
+"""A scheduler of beat that runs on several machines, of which a single machine sends.
 
-Each process of beat keeps for itself when an entry was sent last: a process that begins to lead would send what the former
-leader has sent already. So each sending is noted on the server, in scores that only grow, and read at the beginning of a term.
+Each process of beat has a file of its own that says when an entry was sent last: a process that begins to lead would send entries
+again that the former leader has sent. So each sending is noted on the server, in scores that only grow, and the scores are read at
+the beginning of a term.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class LeaderMixin:
     app: Any
     schedule: Any
     _term: Leadership | None = None
+    _next: Any = None
+    """The entry that takes the place of the entry that is being sent: it knows the time of that."""
     _is_away = False
     """Whether the latest try has failed, and was logged."""
 
@@ -51,18 +54,25 @@ class LeaderMixin:
         delay: float = super().tick(*args, **kwargs)  # type: ignore[misc]
         return min(delay, LOOK_S)
 
+    def reserve(self, entry: Any) -> Any:
+        """Return the entry that takes the place of an entry that is due."""
+        self._next = super().reserve(entry)  # type: ignore[misc]
+        return self._next
+
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Send an entry, and note when."""
         super().apply_entry(entry, producer)  # type: ignore[misc]
-        sent = self.schedule[entry.name].last_run_at  # of the entry that has taken its place
-        self._try("note what was sent", lambda: self._sent().advance({entry.name: sent.timestamp()}))
+        sent = self._next.last_run_at.timestamp()
+        self._try("note a sending", lambda: self._sent().advance({entry.name: sent}))
 
     def close(self) -> None:
         """Let the next candidate lead."""
-        super().close()  # type: ignore[misc]
-        if (term := self._term) is not None:
-            self._term = None
-            self._try("release the lease", term.release)
+        try:
+            super().close()  # type: ignore[misc]
+        finally:
+            if (term := self._term) is not None:
+                self._term = None
+                self._try("release the lease", term.release)
 
     def _leads(self) -> bool:
         term = self._term
@@ -77,8 +87,7 @@ class LeaderMixin:
         return self._term is not None
 
     def _campaign(self) -> None:
-        options = {"name": "celery-beat", **self.app.conf.get("handfast_beat", {})}
-        term = client(self.app).election(**options).try_acquire()
+        term = client(self.app).election(**self._options()).try_acquire()
         if term is None:
             return
         try:
@@ -90,7 +99,7 @@ class LeaderMixin:
         LOG.info("beat leads, with fence %s", term.fence)
 
     def _catch_up(self) -> None:
-        """Learn what former leaders have sent."""
+        """Learn when former leaders have sent each entry."""
         sent = {one.member: one.score for one in self._sent().newest(limit=MAX_ENTRIES)}
         for name, entry in self.schedule.items():
             latest = datetime.fromtimestamp(sent.get(name, 0.0), UTC)
@@ -99,7 +108,10 @@ class LeaderMixin:
         self._heap = None  # it is made anew
 
     def _sent(self) -> Any:
-        return client(self.app).scores(self.app.conf.get("handfast_beat", {}).get("name", "celery-beat"))
+        return client(self.app).scores(self._options()["name"])
+
+    def _options(self) -> dict[str, Any]:
+        return {"name": "celery-beat", **self.app.conf.get("handfast_beat", {})}
 
     def _try(self, what: str, do: Any) -> None:
         """Log why something fails: once, until something succeeds."""
@@ -114,7 +126,7 @@ class LeaderMixin:
 
 
 class LeaderScheduler(LeaderMixin, PersistentScheduler):  # type: ignore[misc]
-    """Celery's own scheduler, of which one of several processes sends.
+    """Celery's own scheduler, of which a single process sends.
 
     Example:
         celery -A tasks beat --scheduler handfast.contrib.celery:LeaderScheduler

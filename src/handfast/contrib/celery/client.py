@@ -7,6 +7,7 @@ from typing import Any
 from celery import Celery
 
 from handfast import Handfast
+from handfast.contrib._common import client_for
 
 __all__ = ["client", "configure"]
 
@@ -26,13 +27,8 @@ def configure(app: Celery, server: Handfast | str | None = None, **options: Any)
         TypeError: ``options`` beside a client.
         ValueError: The URL is none, or an option is out of range.
     """
-    if isinstance(server, Handfast):
-        if options:
-            raise TypeError(f"the client has its options already; leave out {', '.join(options)}")
-        app.handfast = server
-    else:
-        app.handfast = Handfast(server, **options)
-    return client(app)
+    app.handfast = made = client_for(Handfast, server, options)
+    return made
 
 
 def client(app: Celery) -> Handfast:

@@ -1,7 +1,8 @@
 """Base classes of tasks: `Exclusive` runs one at a time, `Once` runs once.
 
 Both take what they need in ``Task.__call__``, which is one block around the run: a task that ends by an exception, a soft time limit
-or a retry leaves the block. Celery's other hooks are two, and what the first takes leaks when the process dies between them.
+or a retry leaves the block. Celery's other hooks are a pair, and a lease of the first hook leaks when the process dies before the
+second.
 """
 
 from __future__ import annotations
@@ -17,31 +18,29 @@ from celery.exceptions import Ignore, Reject, Retry
 from handfast import AcquireTimeout, Handfast, Lease
 from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
 from handfast._engine.validate import check_choice, parameter_names
+from handfast.contrib._common import CHECKS
 from handfast.contrib.celery.client import client
 
 __all__ = ["Busy", "Exclusive", "Once"]
 
 Busy: TypeAlias = Literal["retry", "wait", "skip", "preempt"]
-"""What a task does that finds its name taken."""
+"""How a task goes on that finds the name taken."""
 
 Running: TypeAlias = Literal["retry", "wait", "skip"]
-"""What a task does while another one runs its key."""
+"""How a task goes on while another task runs the key."""
 
 COUNTDOWN_S = 10.0
 """After how many seconds a task that found its name taken comes again, on average."""
 
 SPREAD = 0.5
-"""By which part of that it comes earlier or later, so that those who wait do not come all at once."""
-
-CHECKS = Handfast("null:")
-"""Makes objects that are not used: what is out of range is refused where the task is defined."""
+"""The part of the countdown by which a task comes earlier or later, so that tasks do not come all at once."""
 
 _LEASE: ContextVar[Lease] = ContextVar("lease")
 """The lease of the task that this thread or greenlet runs."""
 
 
 class _Options(NamedTuple):
-    """What a task was given, beside the options of its lock."""
+    """The options of a task, beside those of the lock."""
 
     name: str
     busy: Busy
@@ -105,13 +104,13 @@ class Exclusive(_Guarded):
 
     - ``name``: the name of the lock, in which fields in braces stand for arguments of the task. By default the task's name.
     - ``limit``: how many run at once, 1 by default. With more it is a semaphore.
-    - ``busy``: what a task does that finds its name taken. "retry" (the default) sends the message again, and leaves the worker
+    - ``busy``: how a task goes on that finds the name taken. "retry" (the default) sends the message again, and leaves the worker
       free; "wait" waits in the worker, first come, first served; "skip" ends the task, whose state stays as it was; "preempt"
-      asks the one that runs to end, and takes its lease after ``grace`` seconds.
+      asks the running task to end, and takes the lease after ``grace`` seconds.
     - ``countdown``: after how many seconds it comes again, on average; 10 by default.
     - ``timeout``: seconds that "wait" and "preempt" wait at most; after that the task fails with AcquireTimeout. None waits
       indefinitely.
-    - ``grace``: seconds that "preempt" leaves to the one that runs; 5 by default.
+    - ``grace``: seconds that "preempt" leaves to the running task; 5 by default.
     - ``ttl``, ``max_hold``, ``max_waiters`` and so on, as `Handfast.lock` takes them.
 
     A task whose lease was lost fails with LeaseLost; in between ``self.lease.check()`` raises it.
@@ -125,7 +124,7 @@ class Exclusive(_Guarded):
         rest = self._options.rest
         self._limit, self._grace = rest.pop("limit", 1), rest.pop("grace", 5.0)
         if self._limit != 1 and self._options.busy == "preempt":
-            raise ValueError("busy='preempt' takes the place of the one that runs, so it needs limit=1")
+            raise ValueError("busy='preempt' takes the place of the running task, so it needs limit=1")
         self._primitive(CHECKS, self._options.name)
         self._template = NameTemplate.of([self._options.name], self.run)
 
@@ -168,11 +167,11 @@ class Once(_Guarded):
     - ``keep``: seconds for which the result counts; an hour by default.
     - ``rerun``: whether a run that began and did not end is repeated. With False it fails with NotCompleted then: the task runs at
       most once, and may remain undone. A run that ends by ``self.retry()`` has not begun.
-    - ``busy``: what a task does while another one runs the key: "retry" (the default), "wait" or "skip", as in `Exclusive`.
+    - ``busy``: how a task goes on while another task runs the key: "retry" (the default), "wait" or "skip", as in `Exclusive`.
     - ``countdown`` and ``timeout``, as in `Exclusive`; ``ttl``, ``max_hold``, ``keep_failure`` and so on, as `Handfast.once` takes
       them.
 
-    What the task returns is stored as JSON, of 1 MiB at most.
+    The result of the task is stored as JSON, of 1 MiB at most.
     """
 
     abstract = True

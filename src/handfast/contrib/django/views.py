@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from django.db import connections, transaction
 from django.http import HttpResponse
 
-from handfast import AcquireTimeout, Handfast, QueueFull
+from handfast import AcquireTimeout, QueueFull
 from handfast._api.decorators import NameTemplate
 from handfast.arguments import Duration
+from handfast.contrib._common import BUSY_TEXT, CHECKS, WAIT_S
 from handfast.contrib.django.clients import DEFAULT, async_client, client
 
 __all__ = ["check_no_transaction", "locked"]
@@ -28,13 +29,6 @@ class _Every(set[str]):
         return True
 
 
-WAIT_S = 10.0
-"""How long a request waits for a lock if nothing else is said."""
-
-CHECKS = Handfast("null:")
-"""Makes objects that are not used: what is out of range is refused where the view is defined."""
-
-
 def locked(
     name: str, *, timeout: Duration = WAIT_S, busy: int = 423, alias: str = DEFAULT, **options: Any
 ) -> Callable[[V], V]:
@@ -42,7 +36,7 @@ def locked(
 
     The lock is taken before the transaction begins, and released after it is committed. With ``ATOMIC_REQUESTS`` the view has
     its transaction inside of the lock. Within a transaction of the caller it is refused: the next request would have the
-    lock before the commit, and would read what was there before. A view whose lease was lost raises LeaseLost, and its own
+    lock before the commit, and would read the old rows. A view whose lease was lost raises LeaseLost, and its own
     transaction is rolled back.
 
     Example:
@@ -72,9 +66,7 @@ def locked(
             return name if template is None else template.filled(args, kwargs)(name)
 
         def answer() -> HttpResponse:
-            return HttpResponse(
-                "This is in use by another request. Try again later.", status=busy, headers={"Retry-After": "1"}
-            )
+            return HttpResponse(BUSY_TEXT, status=busy, headers={"Retry-After": "1"})
 
         @functools.wraps(view)
         def held(*args: Any, **kwargs: Any) -> Any:
@@ -101,10 +93,10 @@ def locked(
             async with lease:
                 return await view(*args, **kwargs)
 
-        made: Any = held_async if inspect.iscoroutinefunction(view) else held
-        if not inspect.iscoroutinefunction(view):
-            made._non_atomic_requests = _Every()  # noqa: SLF001 -- as transaction.non_atomic_requests does
-        return made  # type: ignore[no-any-return]
+        if inspect.iscoroutinefunction(view):  # Django has no transactions around async views
+            return held_async  # type: ignore[return-value]
+        vars(held)["_non_atomic_requests"] = _Every()  # as transaction.non_atomic_requests does
+        return held  # type: ignore[return-value]
 
     return decorate
 

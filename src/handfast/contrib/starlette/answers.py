@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from handfast.contrib._common import BUSY_TEXT
 from handfast.errors import (
     AcquireTimeout,
     AlreadyRunning,
@@ -46,10 +47,10 @@ class Answer(NamedTuple):
     status: int
     detail: str
     retry_after: int | None = None
-    """In seconds; None if it is of no use to come again."""
+    """In seconds; None where a second try is of no use."""
 
 
-BUSY = Answer(423, "This is in use by another request. Try again later.", 1)
+BUSY = Answer(423, BUSY_TEXT, 1)
 AWAY = Answer(503, "A server that this needs is not available. Try again later.", OUTAGE_S)
 
 ANSWERS: dict[type[Exception], Answer] = {
@@ -72,7 +73,7 @@ ANSWERS: dict[type[Exception], Answer] = {
 
 
 def answer_to(error: Exception) -> HTTPException:
-    """Return the answer to an error that is in the table, or is derived from one."""
+    """Return the answer to an error of the table, or of a class derived from it."""
     answer = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
     after = ceil(min(error.retry_after, MOST_S)) if isinstance(error, RateLimited) else answer.retry_after
     headers = {} if after is None else {"Retry-After": str(max(1, after))}

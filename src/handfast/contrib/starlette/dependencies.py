@@ -15,22 +15,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimited
+from handfast import AsyncAdmission, AsyncLease, Rate, RateLimited
 from handfast._engine.rates import read_rates
 from handfast._engine.validate import check_int, parameter_names
 from handfast.arguments import Duration
+from handfast.contrib._common import CHECKS, WAIT_S
 from handfast.contrib.starlette.answers import answer_to
 from handfast.contrib.starlette.fields import check_field, filler, value_of
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AcquireTimeout, QueueFull
 
 __all__ = ["limited", "locked"]
-
-CHECKS = AsyncHandfast("null:")
-"""Makes objects that are not used: what is out of range is refused when the application is made, not at the first request."""
-
-WAIT_S = 10.0
-"""How long a request waits for a lock if nothing else is said: less than most clients and proxies wait for an answer."""
 
 
 def locked(
@@ -80,7 +75,7 @@ def locked(
 def limited(
     name: str, rates: str | Rate | Iterable[str | Rate], *, by: str | Iterable[str] | None = None, cost: int = 1
 ) -> Callable[[Request, Response], Awaitable[AsyncAdmission]]:
-    """Return a dependency that counts a request under a rate limiter, and refuses what is too much.
+    """Return a dependency that counts a request under a rate limiter, and refuses requests beyond the rate.
 
     The answer is 429 then, with ``Retry-After``. It has the headers ``RateLimit-Policy`` and, under a single rate, ``RateLimit`` of
     the IETF draft `draft-ietf-httpapi-ratelimit-headers`; so have answers of endpoints that return no Response of their own.
@@ -106,11 +101,10 @@ def limited(
     CHECKS.limiter(name, rates)
     check_int(cost, "cost", min(limit for limit, _ in limits))
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
-    whole = [
-        (limit, per_ms // 1000) for limit, per_ms in limits if per_ms % 1000 == 0
-    ]  # the draft knows whole seconds alone
+    # The draft knows whole seconds alone.
+    whole = [(limit, per_ms // 1000) for limit, per_ms in limits if per_ms % 1000 == 0]
     names = [label] if len(limits) == 1 else [f"{label}-{per_s}s" for _, per_s in whole]
-    policy = ", ".join(f'"{one}";q={limit};w={per_s}' for one, (limit, per_s) in zip(names, whole, strict=False))
+    policy = ", ".join(f'"{each}";q={limit};w={per_s}' for each, (limit, per_s) in zip(names, whole, strict=False))
 
     async def dependency(request: Request, response: Response) -> AsyncAdmission:
         limiter = client(request).limiter(name, rates)

@@ -1,4 +1,4 @@
-"""The values of a request that make a name or a key: of its path, its query, its client, and of what the application has found.
+"""The values of a request that make a name or a key: path, query, headers, client, and values of the application's state.
 
 In FastAPI a value is read as the route reads it, whether the endpoint or a dependency declares it: ``/orders/007`` and ``/orders/7``
 are one order for ``order_id: int``, so they are one name.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -106,7 +106,7 @@ def _refuse(request: HTTPConnection, place: str, name: str, *errors: Mapping[str
 
 
 _KNOWN: dict[tuple[int, str], tuple[Any, Parameter]] = {}
-"""What is known of the routes, by their identity, since a route has no hash. It keeps them, so that no other one gets that."""
+"""The parameters of routes, by the id of the route, since a route has no hash. The route is kept, so its id stays its own."""
 
 
 def _known(route: Any, name: str) -> Parameter:
@@ -120,7 +120,9 @@ def _read_by(route: Any, name: str) -> Parameter:
     for place, field in _declared(route.dependant):
         if field.name == name:
             info = field.field_info
-            adapter = importlib.import_module("pydantic").TypeAdapter(info.annotation)
+            adapter = importlib.import_module("pydantic").TypeAdapter(
+                Annotated[info.annotation, info]
+            )  # as FastAPI: with validators
             default = None if info.is_required() else info.get_default(call_default_factory=True)
             return Parameter(place, field.alias, adapter.validate_python, default)
     known = sorted({field.name for _, field in _declared(route.dependant)})

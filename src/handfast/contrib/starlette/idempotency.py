@@ -1,4 +1,4 @@
-"""An answer that is sent once for each key: a request that is sent again gets the answer of the first one.
+"""An answer is made once for each key: a repeated request gets the answer of the first request.
 
 The order of the steps: the body is read, since it is a part of the fingerprint; the key is looked up, and its lease begins; the
 endpoint runs; its answer is stored; the answer is sent. So a client that gets an answer below 500 can ask for it again. If the
@@ -14,7 +14,7 @@ import inspect
 import json
 import logging
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
@@ -23,10 +23,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from handfast import AsyncHandfast
 from handfast._api.results import MAX_RESULT_BYTES
 from handfast._engine.validate import check_int
 from handfast.arguments import Duration
+from handfast.contrib._common import CHECKS
 from handfast.contrib.starlette.answers import answer_to
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AlreadyRunning, KeyReused, NotCompleted
@@ -46,17 +46,8 @@ METHODS = frozenset({"POST", "PATCH"})
 """The methods that are not idempotent by themselves. Requests with others are passed on."""
 
 NOT_STORED = frozenset(
-    {
-        *(
-            b"set-cookie",
-            b"connection",
-            b"keep-alive",
-            b"proxy-authenticate",
-            b"proxy-authorization",
-            b"proxy-connection",
-        ),
-        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
-    }
+    b"set-cookie connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding"
+    b" upgrade".split()
 )
 """Headers of one connection (RFC 9110, 7.6.1), and the cookies of one session."""
 
@@ -126,7 +117,7 @@ def idempotent(
     if scope != "global" and not callable(scope):
         raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
     options = {**options, "keep": keep, "rerun": rerun, "on_running": "raise", "dumps": bytes}
-    AsyncHandfast("null:").once(name, **options)  # refuses what is out of range
+    CHECKS.once(name, **options)
     return Idempotent(name, scope, check_int(most_bytes, "most_bytes", 1 << 30, least=0), options)
 
 
@@ -186,9 +177,9 @@ class Idempotent:
         return IdempotentRoute
 
     async def answer(self, request: Request, endpoint: Endpoint) -> Response:
-        """Return the recorded answer to a request, or run the endpoint and record what it answers.
+        """Return the recorded answer to a request, or run the endpoint and record its answer.
 
-        Raises HTTPException for requests that are refused, and what the endpoint raises.
+        Raises HTTPException for requests that are refused, and the errors of the endpoint.
         """
         if request.method not in METHODS:
             return await endpoint(request)
@@ -220,7 +211,7 @@ class Idempotent:
             if not self._options["rerun"] and _is_refusal(error):
                 await once.forget()  # the request was refused, so nothing has begun
             raise
-        # The one that was made may set cookies, and has tasks that run after it.
+        # The answer that was made here may set cookies, and has tasks that run after it.
         return made[0] if made else _restored(data)
 
     async def _body(self, request: Request) -> bytes:
@@ -252,9 +243,9 @@ def _key(request: Request) -> str:
 
 
 def _fingerprint(request: Request, body: bytes) -> bytes:
-    """Return what tells a request from others. The server stores a digest of it.
+    """Return the fingerprint of a request. The server stores a digest of it.
 
-    The path is that of the request as it was routed: a URL that is made of it anew would join different ones.
+    The path is taken from the scope, as it was routed: a URL that is made of the scope anew would join different paths.
     """
     kind, _, options = request.headers.get("content-type", "").partition(";")
     if kind.startswith("multipart/") and (found := BOUNDARY.search(options)):
@@ -286,8 +277,6 @@ def _stored(response: Response) -> bytes:
 
 
 def _restored(data: bytes) -> Response:
-    from base64 import b64decode
-
     head, _, body = data.partition(b"\n")
     status, headers = json.loads(head)
     response = Response(body, status)

@@ -1,4 +1,4 @@
-"""The client of an application, for as long as the application runs, and the process that leads."""
+"""The client of an application while the application runs, and the election of the worker that leads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from starlette.requests import HTTPConnection
 
 from handfast import AsyncHandfast, AsyncLeadership
+from handfast.contrib._common import client_for
 
 __all__ = ["Lifespan", "client", "handfast_lifespan", "leading"]
 
@@ -43,12 +44,7 @@ def handfast_lifespan(
         TypeError: ``options`` beside a client.
         ValueError: The URL is none, or an option is out of range.
     """
-    if isinstance(server, AsyncHandfast):
-        if options:
-            raise TypeError(f"the client has its options already; leave out {', '.join(options)}")
-        hf = server
-    else:
-        hf = AsyncHandfast(server, **options)
+    hf = client_for(AsyncHandfast, server, options)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[Mapping[str, Any] | None]:
@@ -82,7 +78,7 @@ def client(request: HTTPConnection) -> AsyncHandfast:
 async def leading(
     hf: AsyncHandfast, name: str, lead: Callable[[AsyncLeadership], Awaitable[Any]], **options: Any
 ) -> AsyncIterator[None]:
-    """Campaign in the background, and call a function while this process leads: for what one worker of several does.
+    """Campaign in the background, and call a function while this process leads: for the work of a single worker of several.
 
     After a loss, a hold or an outage it campaigns again, as `Election.run` does. At the end of the block the function is
     cancelled, and the next candidate leads.
