@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from django.contrib import admin
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
 from django.http import HttpResponse
@@ -42,6 +43,7 @@ def inside(request):
 
 
 urlpatterns = [
+    path("admin/", admin.site.urls),
     path("inside", inside),
     path("loses", loses),
     path("<int:order_id>", pay),

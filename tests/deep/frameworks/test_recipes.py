@@ -214,11 +214,16 @@ def test_a_session_of_sqlalchemy_its_connection_and_its_pools_are_fenced():
 
 def test_django_redis_takes_our_lock_by_its_client(django, raw):
     pytest.importorskip("django_redis")
-    from django.core.cache import cache
+    from django.core.cache import cache, caches
     from django_redis import get_redis_connection
 
     with pytest.raises(TypeError):
         cache.lock("a", lock_class=RedisLock)
+    with caches["ours"].lock("a", timeout=30) as lock:
+        assert isinstance(lock, RedisLock)
+        assert not cache.lock("a", timeout=30, blocking_timeout=0).acquire(), "it is the same key"
+        assert caches["ours"].lock("a", 2, 30, 0.1, False).acquire(), "another version is another key"
+    caches["ours"].close()
     connection = get_redis_connection("default")
     with connection.lock("a", lock_class=RedisLock, timeout=30) as lock:
         assert isinstance(lock, RedisLock)

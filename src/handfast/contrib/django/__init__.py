@@ -13,7 +13,8 @@
 It needs the extra ``handfast[django]``.
 
 `clients` reads the settings, `views` has the locked view, `commands` the base of a command that runs once at a time, `checks` the
-system checks, and `management` the commands ``handfast`` and ``migrate_once``.
+system checks, `management` the commands ``handfast`` and ``migrate_once``, `admin` the list of names in Django's admin, `models` the
+permissions of that list, and `cache` a client for django-redis.
 """
 
 from __future__ import annotations

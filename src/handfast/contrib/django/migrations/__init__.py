@@ -1,0 +1,1 @@
+"""They make no table. ``migrate`` makes the permissions of the admin after them."""

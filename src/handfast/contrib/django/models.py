@@ -1,0 +1,27 @@
+"""A model without a table: the permissions of the admin belong to it."""
+
+from __future__ import annotations
+
+from django.db import models
+
+__all__ = ["Name"]
+
+
+class Name(models.Model):  # type: ignore[misc]
+    """A name that is held or waited for. The server of the settings has it, and no database."""
+
+    shown = models.CharField(max_length=4096, primary_key=True)
+
+    class Meta:
+        """Its permissions: to see the list, and what an operator may do there."""
+
+        managed = False
+        default_permissions = ("view",)
+        permissions = (
+            ("release_name", "Can take names from those who hold them"),
+            ("hold_name", "Can put names on hold, and end that"),
+        )
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return str(self.shown)
