@@ -211,7 +211,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
-    """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler and gevent, most of them in several processes."""
+    """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler, gevent and agents, most in several processes."""
     session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks")
     session.install("--no-deps", "--editable", "lab")
     session.run(*PYTEST, "tests/deep/frameworks", *session.posargs)
