@@ -9,25 +9,19 @@ import time
 import uuid
 from typing import Annotated
 
-from fastapi import APIRouter, Body, FastAPI, Header, HTTPException, Request, Response
+from fastapi import APIRouter, Body, FastAPI, Header, Response
 
 from handfast.contrib.starlette import handfast_lifespan, idempotent, install_errors
 
 STEPS = os.open(os.environ["STEPS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-def user_of(request: Request) -> str:
-    if (user := request.headers.get("user")) is None:
-        raise HTTPException(401)
-    return user
-
+OPTIONS = {"scope": lambda request: request.headers["user"], "keep": 600, "ttl": 2}
 
 app = FastAPI(lifespan=handfast_lifespan(os.environ["HANDFAST_URL"]))
 install_errors(app)
-charges = APIRouter(route_class=idempotent(scope=user_of, keep=600, ttl=2).route_class)
-once_at_most = APIRouter(
-    prefix="/strict", route_class=idempotent(scope=user_of, keep=600, ttl=2, rerun=False, name="strict").route_class
-)
+charges = APIRouter(route_class=idempotent(**OPTIONS).route_class)
+once_at_most = APIRouter(prefix="/strict", route_class=idempotent(**OPTIONS, rerun=False, name="strict").route_class)
 
 
 @charges.post("/charges", status_code=201)

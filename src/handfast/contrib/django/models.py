@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from django.db import models
 
 __all__ = ["Name"]
@@ -10,14 +12,14 @@ __all__ = ["Name"]
 class Name(models.Model):  # type: ignore[misc]
     """A name that is held or waited for. The server of the settings has it, and no database."""
 
-    shown = models.CharField(max_length=4096, primary_key=True)
+    shown: Any = models.CharField(max_length=4096, primary_key=True)
 
     class Meta:
         """Its permissions: to see the list, and what an operator may do there."""
 
         managed = False
-        default_permissions = ("view",)
-        permissions = (
+        default_permissions: ClassVar[tuple[str, ...]] = ("view",)
+        permissions: ClassVar[tuple[tuple[str, str], ...]] = (
             ("release_name", "Can take names from those who hold them"),
             ("hold_name", "Can put names on hold, and end that"),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import migrations, models
 
@@ -12,7 +12,7 @@ class Migration(migrations.Migration):  # type: ignore[misc]
 
     initial = True
     dependencies: ClassVar[list[tuple[str, str]]] = []
-    operations: ClassVar = [
+    operations: ClassVar[list[Any]] = [
         migrations.CreateModel(
             name="Name",
             fields=[("shown", models.CharField(max_length=4096, primary_key=True, serialize=False))],
