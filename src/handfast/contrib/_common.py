@@ -1,15 +1,19 @@
-"""Shared by the adapters: the client of an application, checks without a server, and the default wait of a web request."""
+"""Shared by the adapters: the client of an application, what is made for it, checks without a server, and how long a web request waits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 from handfast import AsyncHandfast, Handfast
 
-__all__ = ["BUSY_TEXT", "CHECKS", "WAIT_S", "client_for"]
+__all__ = ["BUSY_TEXT", "CHECKS", "WAIT_S", "MadeFor", "client_for"]
 
 C = TypeVar("C", Handfast, AsyncHandfast)
+
+H = TypeVar("H")
+
+T = TypeVar("T")
 
 CHECKS = Handfast("null:")
 """Makes objects that are not used: bad arguments are refused where a view or a task is defined, not at the first call."""
@@ -35,3 +39,18 @@ def client_for(kind: type[C], server: C | str | None, options: Mapping[str, Any]
     if options:
         raise TypeError(f"the client has its options already; leave out {', '.join(options)}")
     return server
+
+
+class MadeFor(Generic[H, T]):
+    """An object of a client, such as a limiter, which is made at its first use and made again for another client."""
+
+    def __init__(self, make: Callable[[H], T]) -> None:
+        self._make = make
+        self._made: tuple[H, T] | None = None
+
+    def __call__(self, client: H) -> T:
+        """Return the object of this client."""
+        made = self._made
+        if made is None or made[0] is not client:
+            made = self._made = client, self._make(client)
+        return made[1]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +20,20 @@ from handfast.compat import RedisLock
 from handfast.fencing import StaleFence, update_if_newer
 from tests._support.helpers import eventually
 from tests.deep.frameworks.test_django import end
-from tests.deep.frameworks.test_frameworks import answers, disconnect, free_port, request, running
+from tests.deep.frameworks.test_frameworks import answers, assert_idle, disconnect, free_port, request, running
 
 PAGES = Path(__file__).parents[3] / "docs/how-to"
+
+
+def write_programs(page, folder, url):
+    """Write the programs of a page into a folder, with the URL of a server; return their names."""
+    text = (PAGES / page).read_text()
+    text = text.replace("redis://localhost:6379/0", url)
+    text = text.replace("redis://localhost:6379/1", url.replace("unix://", "redis+socket://"))
+    programs = re.findall(r'^```\w+ title="([\w.]+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
+    for title, program in programs:
+        (folder / title).write_text(program)
+    return [title.removesuffix(".py") for title, _ in programs]
 
 
 @pytest.fixture
@@ -29,12 +43,7 @@ def written(server, tmp_path, monkeypatch):
     made = []
 
     def write(page):
-        text = (PAGES / page).read_text()
-        text = text.replace("redis://localhost:6379/0", server.url)
-        text = text.replace("redis://localhost:6379/1", server.url.replace("unix://", "redis+socket://"))
-        for title, program in re.findall(r'^```python title="(\w+)\.py"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL):
-            (tmp_path / f"{title}.py").write_text(program)
-            made.append(title)
+        made.extend(write_programs(page, tmp_path, server.url))
         return tmp_path
 
     yield write
@@ -230,6 +239,111 @@ def test_django_redis_takes_our_lock_by_its_client(django, raw):
         assert raw.exists("a")
     assert not raw.exists("a")
     connection.connection_pool.disconnect()
+
+
+@pytest.fixture
+def replicas(server, written, tmp_path):
+    """Return a function that starts replicas with the entry point of the page, and a migration that takes its time."""
+    pytest.importorskip("alembic")
+    folder = written("migrate-once.md")
+    entry = folder / "entrypoint.sh"
+    entry.write_text(entry.read_text().replace("--keep", "--ttl 2 --keep"))
+    env = os.environ | {
+        "HANDFAST_URL": server.url,
+        "REVISION": "abc123",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    subprocess.run(["alembic", "init", "migrations"], cwd=folder, env=env, check=True, capture_output=True)
+    config = folder / "alembic.ini"
+    config.write_text(
+        re.sub("^sqlalchemy.url = .*$", "sqlalchemy.url = sqlite:///db", config.read_text(), flags=re.MULTILINE)
+    )
+    (folder / "migrations/versions/first.py").write_text(
+        "import os, pathlib, time\n"
+        "revision, down_revision = 'first', None\n"
+        "def upgrade():\n"
+        "    with open('ran', 'a') as file:\n"
+        "        print(os.getpid(), file=file)\n"
+        "    while not pathlib.Path('go on').exists():\n"
+        "        time.sleep(0.01)\n"
+    )
+    with contextlib.ExitStack() as ends:
+
+        def start(count):
+            options = {"cwd": folder, "env": env, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+            command = ["sh", "entrypoint.sh", "echo", "serves"]
+            return [ends.enter_context(subprocess.Popen(command, **options)) for _ in range(count)]
+
+        yield start
+        (folder / "go on").touch()
+
+
+def test_replicas_migrate_once(replicas, hf, raw, tmp_path):
+    started = replicas(3)
+    eventually(lambda: hf.once("migrate:abc123").status().waiting == 2)
+    (tmp_path / "go on").touch()
+    assert [one.communicate(timeout=30)[0] for one in started] == ["serves\n"] * 3
+    (late,) = replicas(1)
+    assert late.communicate(timeout=30)[0] == "serves\n"
+    assert len((tmp_path / "ran").read_text().split()) == 1
+
+
+def test_a_replica_that_dies_while_it_migrates_is_followed_by_the_next(replicas, hf, raw, tmp_path):
+    (first,) = replicas(1)
+    eventually((tmp_path / "ran").exists, within=30)
+    (second,) = replicas(1)
+    eventually(lambda: hf.once("migrate:abc123").status().waiting == 1)
+    os.killpg(first.pid, signal.SIGKILL)
+    eventually(lambda: len((tmp_path / "ran").read_text().split()) == 2, within=30)
+    (tmp_path / "go on").touch()
+    assert second.communicate(timeout=30)[0] == "serves\n"
+
+
+def test_apscheduler_runs_in_one_worker_and_the_next_after_it(server, written, hf, raw, tmp_path):
+    pytest.importorskip("apscheduler")
+    folder = written("frameworks.md")
+    program = folder / "jobs.py"
+    text = (
+        program.read_text().replace('"jobs", schedule', '"jobs", schedule, ttl=2').replace("seconds=1", "seconds=0.1")
+    )
+    notes = 'import os, redis\nnotes = redis.Redis.from_url(os.environ["HANDFAST_URL"])\n'
+    program.write_text(notes + text.replace('ran.append("report")', 'notes.rpush("ran", os.getpid())'))
+    command = ["-m", "uvicorn", "jobs:app", "--app-dir", str(folder), "--workers", "3", "--port", str(free_port())]
+    with running(server, *command, log=tmp_path / "log"):
+        first = eventually(lambda: len(found := raw.lrange("ran", 0, -1)) > 3 and set(found), within=30)
+        assert len(first) == 1
+        os.kill(int(*first), signal.SIGKILL)
+        eventually(lambda: len(set(raw.lrange("ran", 0, -1))) == 2, within=30)
+        changes = [one for one, other in itertools.pairwise(raw.lrange("ran", 0, -1)) if one != other]
+        assert changes == [*first], "the one that follows is the only one"
+
+
+def test_a_function_that_is_frozen_between_calls(server, written, hf, raw):
+    folder = written("frameworks.md")
+    program = folder / "handler.py"
+    program.write_text(
+        program.read_text().replace("    return {", '    print(order, end="", file=open("ran", "a"))\n    return {')
+    )
+    calls = "import json, handler\nwhile True: print(json.dumps(handler.handler({'order': int(input())}, None)), flush=True)"
+    env = os.environ | {"PYTHONPATH": str(folder)}
+    options = {"cwd": folder, "env": env, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", calls], **options) as function:
+
+        def call(order):
+            print(order, file=function.stdin, flush=True)
+            return json.loads(function.stdout.readline())
+
+        try:
+            assert call(1) == {"charged": 1}
+            os.kill(function.pid, signal.SIGSTOP)
+            assert_idle(hf)
+            for kind in ("normal", "pubsub"):
+                raw.client_kill_filter(_type=kind, skipme=True)
+            os.kill(function.pid, signal.SIGCONT)
+            assert [call(1), call(2)] == [{"charged": 1}, {"charged": 2}]
+            assert (folder / "ran").read_text() == "12"
+        finally:
+            function.kill()
 
 
 def test_fixtures_of_a_test_suite(written):

@@ -119,3 +119,25 @@ async def test_a_block_of_the_other_api_or_of_neither_is_refused(client):
             pass
     with pytest.raises(AttributeError, match=r"'acquire'; use its read\(\) or write\(\)"):
         both.acquire()
+
+
+async def nothing(_):
+    """It is not called."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda hf: hf.lock("a").acquire(),
+        lambda hf: hf.lock("a").status(),
+        lambda hf: hf.limiter("a", "1/s").try_acquire(),
+        lambda hf: hf.once("a").run(nothing),
+        lambda hf: hf.election("a").run(nothing),
+        lambda hf: hf.partition("a", ["b"]).run(nothing),
+    ],
+)
+def test_a_coroutine_without_a_loop_of_asyncio_as_in_trio_says_what_is_missing(call, caplog):
+    coroutine = call(AsyncHandfast("redis://127.0.0.1:1"))
+    with pytest.raises(RuntimeError, match=r"needs a running event loop of asyncio, .*; in trio, call Handfast in a"):
+        coroutine.send(None)
+    assert not caplog.records, "it is not tried again"

@@ -104,6 +104,22 @@ def test_an_application_starts_a_second_time(server, raw):
     assert [asyncio.run(started()) for _ in range(2)] == [200, 200]
 
 
+async def test_endpoints_of_two_applications_use_the_client_of_each(server, serve):
+    made = []
+
+    @idempotent(scope="global")
+    async def charge(request):
+        made.append(request.app)
+        return PlainTextResponse(str(len(made)))
+
+    routes = Route("/charges", charge, methods=["POST"]), Route("/a", counting(limited("a", "1/h")))
+    async with AsyncHandfast(server.url, namespace="one") as one, AsyncHandfast(server.url, namespace="two") as two:
+        shops = [await serve(*routes, client=client) for client in (one, two)]
+        answers = [(await shop.post("/charges", headers={"Idempotency-Key": "k1"})).text for shop in shops * 2]
+        statuses = [(await shop.get("/a")).status_code for shop in shops * 2]
+    assert (answers, statuses) == (["1", "2"] * 2, [200, 200, 429, 429])
+
+
 def test_a_lifespan_needs_a_server_or_a_client(monkeypatch):
     monkeypatch.delenv("HANDFAST_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
+import shlex
 import types
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -60,27 +63,50 @@ async def test_a_control_loop_writes_under_the_fence_of_its_term(server, raw):
     await asyncio.wait(loops)
 
 
-def test_the_deployment_is_one():
-    manifest = yaml.safe_load(block("elect-a-leader.md", "deployment.yaml"))
+@pytest.mark.parametrize(
+    ("page", "probe", "kind", "variables"),
+    [
+        ("elect-a-leader.md", "readinessProbe", "exec", {"HANDFAST_URL", "POD_IP"}),
+        ("migrate-once.md", "startupProbe", "httpGet", {"HANDFAST_URL", "REVISION"}),
+    ],
+)
+def test_the_deployment_is_one(page, probe, kind, variables):
+    manifest = yaml.safe_load(block(page, "deployment.yaml"))
     assert (manifest["apiVersion"], manifest["kind"]) == ("apps/v1", "Deployment")
     spec = manifest["spec"]
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
     (container,) = spec["template"]["spec"]["containers"]
-    assert container.keys() <= {"name", "image", "command", "args", "env", "readinessProbe"}
-    assert PROBES & container["readinessProbe"].keys() == {"exec"}
-    assert {one["name"] for one in container["env"]} == {"HANDFAST_URL", "POD_IP"}
-    ready = container["args"][container["args"].index("--ready-file") + 1]
-    assert container["readinessProbe"]["exec"]["command"] == ["test", "-e", ready]
+    assert container.keys() <= {"name", "image", "command", "args", "env", probe}
+    assert PROBES & container[probe].keys() == {kind}
+    assert {one["name"] for one in container["env"]} == variables
 
 
-def test_the_command_of_the_deployment_is_one_of_ours():
-    from handfast.cli.elect import command
-
+def test_the_deployment_of_a_leader_runs_our_command():
     manifest = yaml.safe_load(block("elect-a-leader.md", "deployment.yaml"))
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    assert container["command"][:2] == ["handfast", "elect"]
-    given = [*container["command"][2:], *container["args"]]
-    parsed = command.make_context("elect", given)
-    assert parsed.params["ready_file"]
-    with pytest.raises(Exception, match="No such option"):
-        command.make_context("elect", ["--no-such", *given])
+    options = parsed([*container["command"], *container["args"]])
+    assert container["readinessProbe"]["exec"]["command"] == ["test", "-e", str(options["ready_file"])]
+
+
+def test_the_entry_point_and_the_services_of_compose_run_our_commands():
+    (line,) = [line for line in block("migrate-once.md", "entrypoint.sh").splitlines() if line.startswith("handfast")]
+    assert (options := parsed(shlex.split(line)))["keep"] == 30 * 86_400
+    services = yaml.safe_load(block("migrate-once.md", "compose.yaml"))["services"]
+    assert services["web"]["entrypoint"] == ["./entrypoint.sh"]
+    assert parsed(services["scheduler"]["command"])["name"] == "scheduler"
+    assert all(one["depends_on"].keys() <= services.keys() for one in services.values() if "depends_on" in one)
+    assert services["redis"]["healthcheck"]["test"][0] == "CMD"
+    probe = yaml.safe_load(block("migrate-once.md", "deployment.yaml"))["spec"]["template"]["spec"]["containers"][0][
+        "startupProbe"
+    ]
+    assert probe["periodSeconds"] * probe["failureThreshold"] > options["wait"], "it waits for the others"
+
+
+def parsed(words):
+    """Return the options of a command of ours, as its words give them."""
+    program, name, *rest = words
+    assert program == "handfast"
+    command = importlib.import_module(f"handfast.cli.{name}").command
+    with pytest.raises(click.UsageError, match="No such option"):
+        command.make_context(name, ["--no-such", *rest])
+    return command.make_context(name, rest).params

@@ -41,7 +41,13 @@ if TYPE_CHECKING:
     from handfast._drivers.aio.session import Session
     from handfast._drivers.aio.shared_waits import SharedWaits
 
-__all__ = ["Context", "call_on", "current_task", "runs_here"]
+__all__ = ["NO_LOOP", "Context", "call_on", "current_task", "runs_here"]
+
+NO_LOOP = (
+    "AsyncHandfast needs a running event loop of asyncio, and there is none here; in trio, call Handfast in a thread: "
+    "trio.to_thread.run_sync(…)"
+)
+"""What is said where none runs."""
 
 
 class Context:

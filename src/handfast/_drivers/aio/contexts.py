@@ -16,7 +16,7 @@ from typing import Any
 
 from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
-from handfast._drivers.aio.context import Context, current_task
+from handfast._drivers.aio.context import NO_LOOP, Context, current_task
 from handfast._drivers.clock import monotonic
 from handfast._drivers.driver import Driver
 from handfast._engine.calls import Request
@@ -56,7 +56,10 @@ class Contexts(Driver[AsyncConnector]):
         """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
             raise ClientClosed(request.name)
-        loop = get_running_loop()
+        try:
+            loop = get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(NO_LOOP) from None
         context = self._contexts.get(loop)
         if context is None or self._pid != os.getpid():  # asked here, without a frame for it
             context = self._context(request.name)
@@ -90,7 +93,10 @@ class Contexts(Driver[AsyncConnector]):
         """Return the context of the running loop, which is made at first use."""
         if self._pid != os.getpid():  # asked here, without a frame for it
             self._in_this_process()
-        loop = get_running_loop()
+        try:
+            loop = get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(NO_LOOP) from None
         context = self._contexts.get(loop)
         if context is None:
             if self._closed:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from handfast._drivers.aio.context import current_task
+from handfast._drivers.aio.context import NO_LOOP, current_task
 from handfast._drivers.clock import monotonic
 from handfast._drivers.loops import BaseLoop, Client
 
@@ -21,7 +21,10 @@ class AsyncLoop(BaseLoop):
 
     def __init__(self, driver: Client, kind: str, name: str, function: str = "", **options: bool) -> None:
         super().__init__(driver, kind, name, function, **options)
-        task = current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            raise RuntimeError(NO_LOOP) from None
         self._began_in = None if task is None else weakref.ref(task)
         self._cancellations = 0 if task is None else task.cancelling()
         """Requests to cancel that the task had got before."""

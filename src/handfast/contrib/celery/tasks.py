@@ -18,7 +18,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from handfast import AcquireTimeout, Handfast, Lease
 from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
 from handfast._engine.validate import check_choice, parameter_names
-from handfast.contrib._common import CHECKS
+from handfast.contrib._common import CHECKS, MadeFor
 from handfast.contrib.celery.client import client
 
 __all__ = ["Busy", "Exclusive", "Once"]
@@ -181,7 +181,8 @@ class Once(_Guarded):
         self._options = _Options.of(self.once, self.name, Running)
         by = self._options.rest.pop("by", None)
         self._by, self._reruns = parameter_names(by), self._options.rest.get("rerun", True)
-        CHECKS.once(self._options.name, **self._options.rest)
+        self._once = MadeFor[Handfast, Any](lambda hf: hf.once(self._options.name, **self._options.rest))
+        self._once(CHECKS)
         if by is None:
             check_parameterless(self.run)
         self._key = CallKey(self._by, self.run, self._options.name)
@@ -189,7 +190,7 @@ class Once(_Guarded):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the first run, or run the task."""
         options = self._options
-        once = client(self.app).once(options.name, **options.rest)
+        once = self._once(client(self.app))
         if self._by:
             once = once.keyed(*self._key.parts(args, kwargs))
         run = once.acquire(timeout=options.timeout) if options.busy == "wait" else once.try_acquire()

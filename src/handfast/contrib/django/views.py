@@ -76,9 +76,9 @@ def locked(
             except (AcquireTimeout, QueueFull):
                 return answer()
             with lease, ExitStack() as transactions:
-                for one in connections.all():
-                    if one.settings_dict["ATOMIC_REQUESTS"] and one.alias not in without:
-                        transactions.enter_context(transaction.atomic(using=one.alias))
+                for database, its in connections.settings.items():
+                    if its["ATOMIC_REQUESTS"] and database not in without:
+                        transactions.enter_context(transaction.atomic(using=database))
                 response = view(*args, **kwargs)
                 if lease.lost:
                     lease.check()  # raises, so nothing is committed

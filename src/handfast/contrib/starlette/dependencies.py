@@ -15,11 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from handfast import AsyncAdmission, AsyncLease, Rate, RateLimited
+from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimited
 from handfast._engine.rates import read_rates
 from handfast._engine.validate import check_int, parameter_names
 from handfast.arguments import Duration
-from handfast.contrib._common import CHECKS, WAIT_S
+from handfast.contrib._common import CHECKS, WAIT_S, MadeFor
 from handfast.contrib.starlette.answers import answer_to
 from handfast.contrib.starlette.fields import check_field, filler, value_of
 from handfast.contrib.starlette.lifespan import client
@@ -99,6 +99,7 @@ def limited(
     for field in fields:
         check_field(field)
     CHECKS.limiter(name, rates)
+    limiter_of = MadeFor[AsyncHandfast, Any](lambda hf: hf.limiter(name, rates))
     check_int(cost, "cost", min(limit for limit, _ in limits))
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
     # The draft knows whole seconds alone.
@@ -107,14 +108,14 @@ def limited(
     policy = ", ".join(f'"{each}";q={limit};w={per_s}' for each, (limit, per_s) in zip(names, whole, strict=False))
 
     async def dependency(request: Request, response: Response) -> AsyncAdmission:
-        limiter = client(request).limiter(name, rates)
+        limiter = limiter_of(client(request))
         if fields:
             parts = [str(value_of(request, field)) for field in fields]
             try:
                 limiter = limiter.keyed(*parts)
             except ValueError as error:
                 raise HTTPException(422, str(error)) from error
-        admission = await limiter.try_acquire(cost=cost)
+        admission: AsyncAdmission = await limiter.try_acquire(cost=cost)
         headers = {"RateLimit-Policy": policy} if policy else {}
         if len(limits) == 1 and policy:
             left = "" if admission else f";t={ceil(admission.retry_after)}"

@@ -23,10 +23,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from handfast import AsyncHandfast
 from handfast._api.results import MAX_RESULT_BYTES
 from handfast._engine.validate import check_int
 from handfast.arguments import Duration
-from handfast.contrib._common import CHECKS
+from handfast.contrib._common import CHECKS, MadeFor
 from handfast.contrib.starlette.answers import answer_to
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AlreadyRunning, KeyReused, NotCompleted
@@ -129,6 +130,7 @@ class Idempotent:
         self._scope = scope
         self._most_bytes = most_bytes
         self._options = options
+        self._once = MadeFor[AsyncHandfast, Any](lambda hf: hf.once(name, **options))
 
     def __call__(self, endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:
         """Decorate an endpoint of Starlette: a function of the request, or a method of an HTTPEndpoint.
@@ -196,7 +198,7 @@ class Idempotent:
             made.append(response)
             return data
 
-        once = client(request).once(self._name, **self._options).keyed(*owner, key)
+        once = self._once(client(request)).keyed(*owner, key)
         try:
             data = await once.run(process, fingerprint=_fingerprint(request, body))
         except _NotStoredError as failed:
