@@ -60,6 +60,21 @@ OLDEST = [
 """What another Python, an older redis-py or an older server can change: scripts, connections, and each verb of each
 object."""
 
+OLDEST_FRAMEWORKS = [
+    "apscheduler==3.11.0",
+    "celery==5.4.0",
+    "django==5.2",
+    "django-redis==6.0.0",
+    "dramatiq==1.17.1",
+    "fastapi==0.115.12",
+    "gunicorn==23.0.0",
+    "huey==3.5.0",
+    "rq==2.6.1",
+    "starlette==0.46.0",
+    "uvicorn==0.34.0",
+]
+"""The lowest versions that the extras and the pages name. Those of agents need a newer Starlette."""
+
 WITH_REPLICAS = [
     f"tests/deep/faults/test_{name}.py"
     for name in ("acknowledged", "cluster", "cluster_inboxes", "cluster_lock_all", "failover", "fences", "sentinel")
@@ -210,9 +225,14 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
-def frameworks(session: nox.Session) -> None:
-    """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler, gevent and agents, most in several processes."""
-    session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks")
+@nox.parametrize("versions", ["newest", "oldest"])
+def frameworks(session: nox.Session, versions: str) -> None:
+    """Run programs in FastAPI, Celery, Django, APScheduler, gevent, task queues and agents, most in several processes.
+
+    The oldest versions are beside arq, which needs a redis-py below 6.
+    """
+    chosen = ["--group", "agents", "--group", "queues"] if versions == "newest" else [*OLDEST_FRAMEWORKS, "arq>=0.26"]
+    session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks", *chosen)
     session.install("--no-deps", "--editable", "lab")
     session.run(*PYTEST, "tests/deep/frameworks", *session.posargs)
 

@@ -3,19 +3,27 @@
 Both take what they need in ``Task.__call__``, which is one block around the run: a task that ends by an exception, a soft time limit
 or a retry leaves the block. Celery's other hooks are a pair, and a lease of the first hook leaks when the process dies before the
 second.
+
+With ``acks_late`` a broker delivers a message again when it is not acknowledged for long: while the task runs, too. The second
+delivery then finds the name taken, by its own task. It must not be dropped, since that run may still die; nor may it run after it
+without end, since each run may take so long. So a run that takes long notes its end, and a delivery that is not the first looks for
+that note when it has the lease.
 """
 
 from __future__ import annotations
 
+import logging
 import random
+import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias
 
 from celery import Task
 from celery.exceptions import Ignore, Reject, Retry
+from redis.exceptions import RedisError
 
-from handfast import AcquireTimeout, Handfast, Lease
+from handfast import AcquireTimeout, Handfast, HandfastError, Lease
 from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
 from handfast._engine.validate import check_choice, parameter_names
 from handfast.contrib._common import CHECKS, MadeFor
@@ -34,6 +42,23 @@ COUNTDOWN_S = 10.0
 
 SPREAD = 0.5
 """The part of the countdown by which a task comes earlier or later, so that tasks do not come all at once."""
+
+AGAIN = "handfast_again"
+"""The header of a message that was sent again because its name was taken."""
+
+ENDED = "celery ended"
+"""The name under which runs that took long note their ends."""
+
+VISIBILITY_S = 1800.0
+"""After how many seconds a broker delivers a message again, if it is not known: as SQS and RabbitMQ do; Redis waits for twice as
+long."""
+
+LONG = 0.1
+"""The part of that time from which a run takes long: the message may have waited in the worker before."""
+
+DAY_S = 86_400.0
+
+LOG = logging.getLogger("handfast.celery")
 
 _LEASE: ContextVar[Lease] = ContextVar("lease")
 """The lease of the task that this thread or greenlet runs."""
@@ -74,12 +99,52 @@ class _Guarded(Task):  # type: ignore[misc]
             raise RuntimeError(f"the task {self.name!r} does not run here, so it has no lease") from None
 
     def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the task's function, which finds its lease."""
-        token = _LEASE.set(lease)
+        """Run the task's function, which finds its lease; unless an earlier delivery of the message has run."""
+        if self._is_delivered_again and self._ended().status().state == "done":
+            raise Ignore(f"{self.name!r} has run by an earlier delivery of this message")
+        token, began = _LEASE.set(lease), time.monotonic()
         try:
-            return super().__call__(*args, **kwargs)
+            result = super().__call__(*args, **kwargs)
+        except Reject:  # the message is to come again
+            raise
+        except Exception:
+            self._note_end(began)
+            raise
         finally:
             _LEASE.reset(token)
+        self._note_end(began)
+        return result
+
+    @property
+    def _is_delivered_again(self) -> bool:
+        """Whether the message may have run before, or may run elsewhere: it is not its first delivery."""
+        request = self.request
+        return AGAIN in (request.headers or {}) or bool((request.delivery_info or {}).get("redelivered"))
+
+    def _busy(self, chosen: str) -> str:
+        """Return how a task goes on that finds the name taken: by itself, perhaps, so it neither ends nor preempts that run."""
+        return "retry" if chosen in ("skip", "preempt") and self._is_delivered_again else chosen
+
+    def _ended(self) -> Any:
+        """Return the note of the end of this run, of those of the task's retries."""
+        request = self.request
+        keep = max(DAY_S, 2 * self._visibility())
+        return client(self.app).once(ENDED, keep=keep).keyed(request.id, str(request.retries))
+
+    def _visibility(self) -> float:
+        return float((self.app.conf.broker_transport_options or {}).get("visibility_timeout", VISIBILITY_S))
+
+    def _note_end(self, began: float) -> None:
+        """Note that a run has ended which took so long that its message may have been delivered again."""
+        request = self.request
+        if not self.acks_late or request.called_directly or request.is_eager:
+            return
+        if time.monotonic() - began < LONG * self._visibility():
+            return
+        try:
+            self._ended().run(lambda: None)
+        except (HandfastError, RedisError, OSError) as error:
+            LOG.warning("the end of %r can't be noted, so it may run again: %s", self.name, error)
 
     def _come_again(self, options: _Options) -> NoReturn:
         """Send the message again, for later. It does not count as one of the task's retries: those are for its failures."""
@@ -87,7 +152,8 @@ class _Guarded(Task):  # type: ignore[misc]
         if request.called_directly or request.is_eager:  # there is no message
             raise AcquireTimeout(options.name, 0)
         seconds = options.countdown * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 -- no secret
-        again = self.signature_from_request(request, countdown=seconds, retries=request.retries)
+        headers = {**(request.headers or {}), AGAIN: True}
+        again = self.signature_from_request(request, countdown=seconds, retries=request.retries, headers=headers)
         again.apply_async()
         raise Retry(f"{options.name!r} is taken", when=seconds, sig=again)
 
@@ -137,14 +203,14 @@ class Exclusive(_Guarded):
         options = self._options
         if self._template is not None:
             options = options._replace(name=self._template.filled(args, kwargs)(options.name))
-        primitive = self._primitive(client(self.app), options.name)
-        if options.busy == "wait":
+        primitive, busy = self._primitive(client(self.app), options.name), self._busy(options.busy)
+        if busy == "wait":
             lease = primitive.acquire()
-        elif options.busy == "preempt":
+        elif busy == "preempt":
             lease = primitive.preempt(grace=self._grace, timeout=options.timeout)
         else:
             lease = primitive.try_acquire()
-        if lease is None and options.busy == "skip":
+        if lease is None and busy == "skip":
             raise Ignore(f"{options.name!r} is taken")
         if lease is None:
             self._come_again(options)
@@ -189,12 +255,12 @@ class Once(_Guarded):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the first run, or run the task."""
-        options = self._options
-        once = self._once(client(self.app))
+        options, once, busy = self._options, self._once(client(self.app)), self._busy(self._options.busy)
         if self._by:
             once = once.keyed(*self._key.parts(args, kwargs))
-        run = once.acquire(timeout=options.timeout) if options.busy == "wait" else once.try_acquire()
-        if run is None and options.busy == "skip":
+            options = options._replace(name=once.name)
+        run = once.acquire(timeout=options.timeout) if busy == "wait" else once.try_acquire()
+        if run is None and busy == "skip":
             raise Ignore(f"{options.name!r} is running")
         if run is None:
             self._come_again(options)
