@@ -172,16 +172,20 @@ def test_a_command_runs_once_at_a_time(shop):
     assert call_command(Command()) == "True"
     with ThreadPoolExecutor(1) as pool:
         with hf.lock("close-month"):
-            with pytest.raises(CommandError, match="It runs already: 'close-month' is not free: "):
+            with pytest.raises(CommandError, match="It does not run: 'close-month' is not free: "):
                 call_command(Command())
             said = io.StringIO()
             assert call_command(Skipped(), stdout=said) is None
-            assert said.getvalue().startswith("It runs already, and is skipped: ")
+            assert said.getvalue().startswith("It is skipped: ")
             waiting = pool.submit(call_command, Waiting())
             while not hf.lock("close-month").status().waiting:
                 pass
         assert waiting.result(30) == "True"
     assert not hf.lock("close-month").locked()
+    hf.hold("close-month", 60, kind="lock", reason="INC-1")
+    with pytest.raises(CommandError, match=r"It does not run: .* on hold until .*: INC-1"):
+        call_command(Command())
+    hf.unhold("close-month", kind="lock")
 
 
 def test_a_database_is_migrated_by_one_and_the_next_one_takes_no_lock(shop):
@@ -189,7 +193,7 @@ def test_a_database_is_migrated_by_one_and_the_next_one_takes_no_lock(shop):
     from django.db import connection
 
     hf, _ = shop
-    with hf.lock("migrate:default"), pytest.raises(CommandError, match="Another process migrates"):
+    with hf.lock("migrate:default"), pytest.raises(CommandError, match="Nothing was migrated"):
         call_command("migrate_once", timeout=0)
     said = io.StringIO()
     call_command("migrate_once", stdout=said)

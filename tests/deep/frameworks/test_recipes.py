@@ -142,7 +142,7 @@ def test_django_as_its_page_has_it(django, written, hf, raw):
         call_command(command, stdout=said)
     call_command(command, stdout=said)
     assert [line.partition(":")[0] for line in said.getvalue().splitlines()] == [
-        "It runs already, and is skipped",
+        "It is skipped",
         "closing",
     ]
     views = importlib.import_module("views")

@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -78,6 +79,11 @@ class Service:
         """Send the request that needs the server; return the status."""
         raise NotImplementedError
 
+    def labels(self):
+        """Return who leads."""
+        leader = self.hf.election(self.election).leader()
+        return {leader.label} if leader else set()
+
     def write(self, title, program):
         """Write a program beside those of the page."""
         with open(f"{self.folder}/{title}.py", "w") as file:
@@ -127,6 +133,22 @@ class Scheduler(Service):
         return leader and leader.fence == fence and count > before
 
 
+class Jobs(Service):
+    """As there, with APScheduler."""
+
+    page, needs, election = "frameworks.md", ("apscheduler", "fastapi", "uvicorn"), "jobs"
+
+    def command(self):
+        self.write("web", "import jobs\napp = jobs.app\n@app.get('/ran')\nasync def ran(): return len(jobs.ran)\n")
+        return self.uvicorn("web:app")
+
+    def works(self):
+        if not (first := answers(self.port, "/ran")):
+            return False
+        time.sleep(1.2)
+        return int(request(self.port, "GET", "/ran")[1]) > int(first[1])
+
+
 class Control(Service):
     page, election = "elect-a-leader.md", "control"
 
@@ -147,8 +169,13 @@ class Bots(Service):
         return [f"{self.folder}/bots.py"]
 
     def works(self):
-        owners = self.hf.partition("bots", ["alice", "bob", "carol", "dave"]).owners()
-        return all(owners.values())
+        return all(self.owners())
+
+    def owners(self):
+        return self.hf.partition("bots", ["alice", "bob", "carol", "dave"]).owners().values()
+
+    def labels(self):
+        return {one.label if one else None for one in self.owners()}
 
 
 class Page(Service):
@@ -228,7 +255,7 @@ class Beat(Service):
         return self.server.admin.llen("celery") > sent and self.hf.election("celery-beat").leader()
 
 
-SERVICES = [FastAPI, Scheduler, Control, Bots, Page, Django, Celery, Beat]
+SERVICES = [FastAPI, Scheduler, Jobs, Control, Bots, Page, Django, Celery, Beat]
 
 
 @pytest.fixture
@@ -293,6 +320,39 @@ def works_again(service):
             return service.works()
 
     eventually(works)
+
+
+LEADING = [kind for kind in SERVICES if kind.election]
+
+
+@pytest.mark.parametrize("kind", LEADING)
+def test_it_stands_by_while_an_operator_holds_the_election(start, tmp_path, kind):
+    service = start(kind)
+    with instance(service, tmp_path / "log"):
+        works_again(service)
+        service.hf.hold(kind.election, 600, kind="election", now=True, grace=20, reason="INC-1")
+        fence = service.hf.election(kind.election).history()[0].fence
+        eventually(lambda: not service.hf.election(kind.election).leader())
+        service.hf.unhold(kind.election, kind="election")
+        works_again(service)
+        assert service.hf.election(kind.election).leader().fence > fence
+
+
+@pytest.mark.parametrize("kind", [*LEADING, Bots])
+def test_one_that_was_frozen_is_followed_and_follows(start, tmp_path, kind):
+    """Its lease ends meanwhile. When it goes on it finds that out, stands by, and has its turn again."""
+    service = start(kind)
+    with instance(service, tmp_path / "old") as old:
+        works_again(service)
+        port = service.port
+        os.killpg(old.pid, signal.SIGSTOP)
+        with instance(service, tmp_path / "new") as new:
+            eventually(lambda: service.labels() == {f"{socket.gethostname()}:{new.pid}"})
+            works_again(service)
+            os.killpg(old.pid, signal.SIGCONT)
+        service.port = port
+        works_again(service)
+        assert old.poll() is None
 
 
 CALLS = """

@@ -49,8 +49,8 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
         except AcquireTimeout as error:
             if self.busy == "skip":
                 out = OutputWrapper(options["stdout"]) if options.get("stdout") else self.stdout
-                out.write(f"It runs already, and is skipped: {error}")
+                out.write(f"It is skipped: {error}")
                 return None
-            raise CommandError(f"It runs already: {error}") from error
+            raise CommandError(f"It does not run: {error}") from error
         with self.lease:
             return super().execute(*args, **options)

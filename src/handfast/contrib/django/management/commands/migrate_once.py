@@ -37,7 +37,7 @@ class Command(BaseCommand):  # type: ignore[misc]
                 # What another process has migrated meanwhile is looked up anew.
                 call_command("migrate", database=database, interactive=False, verbosity=options["verbosity"])
         except AcquireTimeout as error:
-            raise CommandError(f"Another process migrates: {error}") from error
+            raise CommandError(f"Nothing was migrated: {error}") from error
 
     @staticmethod
     def _is_behind(database: str) -> bool:
