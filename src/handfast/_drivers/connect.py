@@ -256,7 +256,7 @@ class Connector:
             if server is None:
                 raise NoServer(
                     "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "
-                    "or try it out with .embedded()"
+                    "or try it out with .embedded(); HANDFAST_URL=null: is for unit tests without a server"
                 )
         if server == NULL:
             return None

@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import NoReturn, cast
 
 try:
     import click
@@ -145,6 +145,8 @@ ELSEWHERE = {"script": "handfast-lint", "bench": "handfast-lab", "torture": "han
 GROUP = "handfast.commands"
 """The entry-point group through which other distributions add commands, such as ``handfast-lint``."""
 
+EXTRA = "the command needs click and rich; install them with: pip install 'handfast[cli]'"
+
 EPILOG = """
 \b
 Environment:
@@ -164,13 +166,20 @@ def main(
     Another program may hand over its ``words`` behind its own name, and have other defaults for options such as ``url``.
     """
     if click is None:
-        sys.stderr.write("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'\n")
-        sys.exit(UNAVAILABLE)
+        _refuse(EXTRA)
     try:
         _group().main(words, program, default_map=dict.fromkeys(COMMANDS, defaults or {}))
+    except ModuleNotFoundError as error:
+        if error.name != "rich":  # as in an environment where another package has brought click
+            raise
+        _refuse(EXTRA)
     except OSError as error:  # such as one that keeps a module from being imported
-        sys.stderr.write(f"handfast: {error}\n")
-        sys.exit(UNAVAILABLE)
+        _refuse(str(error))
+
+
+def _refuse(why: str) -> NoReturn:
+    sys.stderr.write(f"handfast: {why}\n")
+    sys.exit(UNAVAILABLE)
 
 
 def _group() -> click.Group:

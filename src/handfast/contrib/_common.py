@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from handfast import AsyncHandfast, Handfast
+import redis.exceptions
 
-__all__ = ["BUSY_TEXT", "CHECKS", "WAIT_S", "MadeFor", "client_for"]
+from handfast import AsyncHandfast, AsyncLease, Handfast, Lease, ServerRefused
+
+__all__ = ["BUSY_TEXT", "CHECKS", "WAIT_S", "Holding", "MadeFor", "client_for"]
 
 C = TypeVar("C", Handfast, AsyncHandfast)
 
 H = TypeVar("H")
 
 T = TypeVar("T")
+
+OUTAGES = redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, ServerRefused
+"""What a release raises that the server has not executed."""
 
 CHECKS = Handfast("null:")
 """Makes objects that are not used: bad arguments are refused where a view or a task is defined, not at the first call."""
@@ -54,3 +61,41 @@ class MadeFor(Generic[H, T]):
         if made is None or made[0] is not client:
             made = self._made = client, self._make(client)
         return made[1]
+
+
+class Holding:
+    """Holds a lease in a block whose work is done when it ends: then an outage during the release is logged, and not raised.
+
+    Else the answer or the task would fail, and be sent again. The lease ends by itself.
+    """
+
+    def __init__(self, lease: Lease | AsyncLease, log: logging.Logger) -> None:
+        self._lease: Any = lease
+        self._log = log
+
+    def __enter__(self) -> None:
+        self._lease.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._lease.__exit__(kind, error, traceback)
+        except OUTAGES as outage:
+            self._excuse(outage, error)
+
+    async def __aenter__(self) -> None:
+        await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._lease.__aexit__(kind, error, traceback)
+        except OUTAGES as outage:
+            self._excuse(outage, error)
+
+    def _excuse(self, outage: Exception, error: BaseException | None) -> None:
+        if error is not None:
+            raise outage
+        self._log.warning("%r was not released, and is free when its lease ends: %s", self._lease.name, outage)

@@ -121,7 +121,7 @@ def test_there_is_a_client_for_each_alias(shop, server):
         ({"default": "redis://a"}, "must be a mapping"),
         ({"default": {"URI": "redis://a"}}, "unknown 'URI'"),
         ({"default": {"URL": "redis://a", "CACHE": "default"}}, "give one of them"),
-        ({"default": {"CACHE": "other"}}, "no URL of a server"),
+        ({"default": {"CACHE": "other"}}, "which CACHES has not"),
         ({"default": {"URL": "http://a"}}, "'default'"),
         ({"default": {"URL": "redis://a", "OPTIONS": {"port": 1}}}, "'port'"),
         ({"default": {"URL": "redis://a", "NAMESPACE": ""}}, "namespace"),
@@ -193,7 +193,7 @@ def test_a_database_is_migrated_by_one_and_the_next_one_takes_no_lock(shop):
     from django.db import connection
 
     hf, _ = shop
-    with hf.lock("migrate:default"), pytest.raises(CommandError, match="Nothing was migrated"):
+    with hf.lock("migrate:default"), pytest.raises(CommandError, match="Nothing was migrated within 0 s"):
         call_command("migrate_once", timeout=0)
     said = io.StringIO()
     call_command("migrate_once", stdout=said)
@@ -214,3 +214,24 @@ def test_the_command_has_the_server_and_the_namespace_of_the_settings(shop, caps
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "handfast", "--help"])
     assert "Usage: manage.py handfast " in capsys.readouterr().out
+
+
+def test_a_decorator_that_cannot_answer_or_has_no_name_is_refused(django):
+    from django.utils.decorators import method_decorator
+    from django.views import View
+
+    from handfast.contrib.django import locked
+
+    with pytest.raises(ValueError, match="busy, the status of the answer"):
+        locked("a", busy=200)
+    with pytest.raises(TypeError, match="busy, the status of the answer"):
+        locked("a", busy=None)
+    with pytest.raises(TypeError, match="needs a name"):
+        locked(lambda request: request)
+    with pytest.raises(ValueError, match="has the field 'order_id'") as refused:
+
+        @method_decorator(locked("order:{order_id}"), name="get")
+        class Orders(View):
+            def get(self, request, order_id): ...
+
+    assert refused.value.__notes__ == ["In a class-based view decorate the method itself, without method_decorator()."]

@@ -109,6 +109,27 @@ def test_fastapi_as_its_page_has_it(serve, hf, raw):
     eventually(lambda: hf.election("scheduler").leader())
 
 
+def test_the_test_of_the_page_of_fastapi(written):
+    """And what the page says of further names."""
+    pytest.importorskip("fastapi")
+    folder = written("fastapi.md")
+    with (folder / "test_app.py").open("a") as file:
+        file.write(
+            "\n\ndef test_others():\n"
+            "    ann = {'X-User': 'ann', 'Idempotency-Key': 'k1'}\n"
+            "    with TestClient(app) as http:\n"
+            "        with busy('idempotency|ann|k1'), busy('search|ann'):\n"
+            "            assert http.post('/charges?cents=1', headers=ann).status_code == 409\n"
+            "            assert http.get('/search?q=x', headers=ann).status_code == 429\n"
+            "        assert http.get('/search?q=x', headers=ann).status_code == 200\n"
+        )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"]
+    env = {name: value for name, value in os.environ.items() if name != "HANDFAST_URL"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
 def test_celery_as_its_page_has_it(server, written, hf, raw, tmp_path):
     pytest.importorskip("celery")
     folder = written("celery.md")
@@ -125,6 +146,8 @@ def test_celery_as_its_page_has_it(server, written, hf, raw, tmp_path):
         eventually(lambda: hf.lock("rebuild:8").status().grants == 2, within=30)
         tasks.report.delay("monday")
         eventually(lambda: hf.once("tasks.report").keyed("monday").status().state == "done", within=30)
+    tasks.app.backend.result_consumer.stop()
+    tasks.app.backend.client.connection_pool.disconnect()
     disconnect(tasks.app)
     tasks.app.handfast.close()
 

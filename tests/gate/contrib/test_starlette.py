@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
 
 import httpx
 import pytest
@@ -37,6 +38,7 @@ from handfast.errors import (
     NotReplicated,
     RateLimited,
 )
+from handfast.testing import FaultProxy
 from tests._support.helpers import eventually_async
 
 AWAY = "unix:///nowhere/s"
@@ -211,6 +213,10 @@ def test_a_name_that_no_request_fills_is_refused_at_once(name):
         locked(name)
 
 
+def dependency(token: Annotated[str, "a header"]):
+    return token
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -221,6 +227,8 @@ def test_a_name_that_no_request_fills_is_refused_at_once(name):
         lambda: limited("a", "5/min", by=3),
         lambda: limited("a", "5/min", cost="x"),
         lambda: idempotent(scope="all"),
+        lambda: idempotent(scope=lambda _, token: token),
+        lambda: idempotent(scope=dependency),
         lambda: idempotent(scope="global", keep="x"),
         lambda: idempotent(scope="global", most_bytes="x"),
     ],
@@ -248,9 +256,13 @@ async def test_a_value_that_is_missing_is_the_clients_fault(serve):
         Route("/header", locking(locked("a:{headers.x-user}"))),
         Route("/state", locking(locked("a:{state.tenant}"))),
     )
-    for path, why in (("query", "query tenant"), ("header", "headers x-user"), ("state", "state tenant")):
+    for path, why in (("query", "query tenant"), ("header", "headers x-user")):
         answer = await http.get(f"/{path}")
         assert (answer.status_code, answer.text.startswith(f"{why}: ")) == (422, True)
+    with pytest.raises(
+        RuntimeError, match=r"has no state\.tenant: a middleware or an earlier dependency has to set it"
+    ):
+        await http.get("/state")
 
 
 async def test_a_value_that_makes_no_name_is_the_clients_fault(serve):
@@ -306,6 +318,60 @@ async def test_each_error_has_its_answer(serve, caplog, error, status, after):
     assert (answer.status_code, answer.headers.get("retry-after")) == (status, after)
     assert answer.json() == {"detail": answer_to(error).detail}
     assert bool(caplog.record_tuples) == (status >= 500)
+
+
+@pytest.fixture
+async def cut_off(server, raw, monkeypatch):
+    """A client, and a function that takes its server away."""
+    monkeypatch.setattr("handfast._drivers.aio.cleanup.UNDO_WAIT", 0.05)
+    with FaultProxy(server.url) as proxy:
+        async with AsyncHandfast(proxy.url, retry_for=0) as client:
+            yield client, lambda: proxy.retarget(AWAY)
+            proxy.retarget(server.url)
+
+
+async def test_an_endpoint_that_has_run_is_answered_though_its_lock_is_not_released(ahf, serve, caplog, cut_off):
+    """Else its caller would be told to come again, though the work is done."""
+    client, cut = cut_off
+    hold = asynccontextmanager(locked("a", ttl=60))
+
+    async def endpoint(request):
+        async with hold(request):
+            cut()
+        return PlainTextResponse("done")
+
+    shop = await serve(Route("/", endpoint), client=client)
+    assert (await shop.get("/")).text == "done"
+    assert "'a' was not released, and is free when its lease ends: cannot use" in caplog.text
+    assert await ahf.lock("a").locked()
+
+
+async def test_an_endpoint_that_has_failed_in_an_outage_raises_its_error(serve, cut_off):
+    client, cut = cut_off
+    hold = asynccontextmanager(locked("a"))
+
+    async def endpoint(request):
+        async with hold(request):
+            cut()
+            raise ZeroDivisionError
+
+    shop = await serve(Route("/", endpoint), client=client)
+    with pytest.raises(ZeroDivisionError):
+        await shop.get("/")
+
+
+async def test_an_answer_that_is_not_stored_says_that_it_may_have_had_an_effect(serve, cut_off):
+    client, cut = cut_off
+
+    @idempotent(scope="global")
+    async def charge(request):
+        cut()
+        return PlainTextResponse("charged")
+
+    shop = await serve(Route("/", charge, methods=["POST"]), client=client)
+    answer = await shop.post("/", headers={"Idempotency-Key": "k1"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.text.startswith("This request may have had an effect")
 
 
 async def test_an_outage_is_503(serve, caplog):

@@ -44,6 +44,8 @@ class LeaderMixin:
     _term: Leadership | None = None
     _next: Any = None
     """The entry that takes the place of the entry that is being sent: it knows the time of that."""
+    _stands_by = False
+    """Whether it was logged that this process does not lead."""
     _is_away = False
     """Whether the latest try has failed, and was logged."""
 
@@ -89,13 +91,16 @@ class LeaderMixin:
     def _campaign(self) -> None:
         term = client(self.app).election(**self._options()).try_acquire()
         if term is None:
+            if not self._stands_by:
+                LOG.info("beat stands by: another process leads")
+            self._stands_by = True
             return
         try:
             self._catch_up()
         except BaseException:
             term.release()
             raise
-        self._term = term
+        self._term, self._stands_by = term, False
         LOG.info("beat leads, with fence %s", term.fence)
 
     def _catch_up(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery
 
-from handfast import Handfast
+from handfast import Handfast, NoServer
 from handfast.contrib._common import client_for
 
 __all__ = ["client", "configure"]
@@ -34,4 +34,10 @@ def configure(app: Celery, server: Handfast | str | None = None, **options: Any)
 def client(app: Celery) -> Handfast:
     """Return the client of an application."""
     found: Handfast | None = getattr(app, "handfast", None)
-    return configure(app, app.conf.get("handfast_url")) if found is None else found
+    if found is not None:
+        return found
+    try:
+        return configure(app, app.conf.get("handfast_url"))
+    except NoServer as error:
+        error.add_note("In Celery: call configure(app, url), or set app.conf.handfast_url.")
+        raise

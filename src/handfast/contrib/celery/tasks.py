@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -23,10 +24,10 @@ from celery import Task
 from celery.exceptions import Ignore, Reject, Retry
 from redis.exceptions import RedisError
 
-from handfast import AcquireTimeout, Handfast, HandfastError, Lease
+from handfast import AcquireTimeout, Handfast, HandfastError, Lease, NotCompleted, Preempted
 from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
 from handfast._engine.validate import check_choice, parameter_names
-from handfast.contrib._common import CHECKS, MadeFor
+from handfast.contrib._common import CHECKS, Holding, MadeFor
 from handfast.contrib.celery.client import client
 
 __all__ = ["Busy", "Exclusive", "Once"]
@@ -85,10 +86,24 @@ class _Options(NamedTuple):
         return found
 
 
+@contextmanager
+def _naming(task: Task) -> Iterator[None]:
+    """Have errors of options name the task, and the options that are its own."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.add_note(
+            f"of the task {task.name!r}; options of a task are also name, busy, countdown, limit, grace and by"
+        )
+        raise
+
+
 class _Guarded(Task):  # type: ignore[misc]
     """A task that has a lease while it runs."""
 
     abstract = True
+    throws = (AcquireTimeout, NotCompleted, Preempted)
+    """These are no faults of the program: Celery logs them without a traceback."""
 
     @property
     def lease(self) -> Lease:
@@ -101,7 +116,7 @@ class _Guarded(Task):  # type: ignore[misc]
     def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the task's function, which finds its lease; unless an earlier delivery of the message has run."""
         if self._is_delivered_again and self._ended().status().state == "done":
-            raise Ignore(f"{self.name!r} has run by an earlier delivery of this message")
+            self._leave_out("an earlier delivery of its message has run")
         token, began = _LEASE.set(lease), time.monotonic()
         try:
             result = super().__call__(*args, **kwargs)
@@ -145,6 +160,11 @@ class _Guarded(Task):  # type: ignore[misc]
             self._ended().run(lambda: None)
         except (HandfastError, RedisError, OSError) as error:
             LOG.warning("the end of %r can't be noted, so it may run again: %s", self.name, error)
+
+    def _leave_out(self, why: str) -> NoReturn:
+        """End the run, which leaves the task's state as it is. Celery does not log why."""
+        LOG.info("%s[%s] is left out: %s", self.name, self.request.id, why)
+        raise Ignore(why)
 
     def _come_again(self, options: _Options) -> NoReturn:
         """Send the message again, for later. It does not count as one of the task's retries: those are for its failures."""
@@ -191,7 +211,8 @@ class Exclusive(_Guarded):
         self._limit, self._grace = rest.pop("limit", 1), rest.pop("grace", 5.0)
         if self._limit != 1 and self._options.busy == "preempt":
             raise ValueError("busy='preempt' takes the place of the running task, so it needs limit=1")
-        self._primitive(CHECKS, self._options.name)
+        with _naming(self):
+            self._primitive(CHECKS, self._options.name)
         self._template = NameTemplate.of([self._options.name], self.run)
 
     def _primitive(self, hf: Handfast, name: str) -> Any:
@@ -211,10 +232,10 @@ class Exclusive(_Guarded):
         else:
             lease = primitive.try_acquire()
         if lease is None and busy == "skip":
-            raise Ignore(f"{options.name!r} is taken")
+            self._leave_out(f"{options.name!r} is taken")
         if lease is None:
             self._come_again(options)
-        with lease:
+        with Holding(lease, LOG):
             return self._inside(lease, args, kwargs)
 
 
@@ -230,7 +251,7 @@ class Once(_Guarded):
 
     - ``name``: the name of the keys; by default the task's name.
     - ``by``: the arguments that make the key: one name, or several. A task with parameters needs it.
-    - ``keep``: seconds for which the result counts; an hour by default.
+    - ``keep``: seconds for which the result counts; a day by default.
     - ``rerun``: whether a run that began and did not end is repeated. With False it fails with NotCompleted then: the task runs at
       most once, and may remain undone. A run that ends by ``self.retry()`` has not begun.
     - ``busy``: how a task goes on while another task runs the key: "retry" (the default), "wait" or "skip", as in `Exclusive`.
@@ -248,7 +269,8 @@ class Once(_Guarded):
         by = self._options.rest.pop("by", None)
         self._by, self._reruns = parameter_names(by), self._options.rest.get("rerun", True)
         self._once = MadeFor[Handfast, Any](lambda hf: hf.once(self._options.name, **self._options.rest))
-        self._once(CHECKS)
+        with _naming(self):
+            self._once(CHECKS)
         if by is None:
             check_parameterless(self.run)
         self._key = CallKey(self._by, self.run, self._options.name)
@@ -261,12 +283,14 @@ class Once(_Guarded):
             options = options._replace(name=once.name)
         run = once.acquire(timeout=options.timeout) if busy == "wait" else once.try_acquire()
         if run is None and busy == "skip":
-            raise Ignore(f"{options.name!r} is running")
+            self._leave_out(f"{options.name!r} is running")
         if run is None:
             self._come_again(options)
         try:
             with run:
-                if not run.done:
+                if run.done:
+                    LOG.info("%s[%s] has the result of an earlier run of %r", self.name, self.request.id, options.name)
+                else:
                     run.finish(self._inside(run, args, kwargs))
         except (Retry, Ignore, Reject):
             if not self._reruns:

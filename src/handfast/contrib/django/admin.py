@@ -128,6 +128,7 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
             "opts": self.opts,
             "rows": map(_drawn, shown),
             "shown": len(shown),
+            "is_known": status == 200,
             "count": len(rows),
             "sought": sought,
             "alias": alias,
@@ -196,9 +197,7 @@ def _drawn(row: Row) -> Drawn:
         kind=row.kind,
         name=text_of((row.name,), row.at),
         says=text_of(row.face.says(row, facts), row.at),
-        holders=[holder.label for holder in facts.holders[:LISTED]]
-        if facts.holding > 1
-        else [],  # else the state has it
+        holders=[holder.label for holder in facts.holders[:LISTED]],
         more=max(0, facts.holding - LISTED),
         stop=f"{stop.what} until {stop.clock}, by {stop.by}: {stop.why}" if stop else "",
         value=value if acts & {*row.face.acts} else "",

@@ -71,8 +71,10 @@ def url_of(alias: str) -> str | None:
         return url
     if "URL" in options:
         raise ImproperlyConfigured(f"HANDFAST[{alias!r}] has a URL and a CACHE; give one of them")
-    cache = settings.CACHES.get(options["CACHE"])
-    location = cache and cache.get("LOCATION")
+    if options["CACHE"] not in settings.CACHES:
+        raise ImproperlyConfigured(f"HANDFAST[{alias!r}] names the cache {options['CACHE']!r}, which CACHES has not")
+    cache = settings.CACHES[options["CACHE"]]
+    location = cache.get("LOCATION")
     location = location[0] if isinstance(location, list | tuple) and location else location
     if not isinstance(location, str) or "://" not in location:
         raise ImproperlyConfigured(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar, Literal
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from handfast import AcquireTimeout, Lease
 from handfast.arguments import Duration
+from handfast.contrib._common import Holding
 from handfast.contrib.django.clients import DEFAULT, client
 
 __all__ = ["SingleRunCommand"]
+
+LOG = logging.getLogger("handfast.django")
 
 
 class SingleRunCommand(BaseCommand):  # type: ignore[misc]
@@ -52,5 +56,5 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
                 out.write(f"It is skipped: {error}")
                 return None
             raise CommandError(f"It does not run: {error}") from error
-        with self.lease:
+        with Holding(self.lease, LOG):
             return super().execute(*args, **options)

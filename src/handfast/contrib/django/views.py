@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -13,11 +14,14 @@ from django.http import HttpResponse
 
 from handfast import AcquireTimeout, QueueFull
 from handfast._api.decorators import NameTemplate
+from handfast._engine.validate import check_int
 from handfast.arguments import Duration
-from handfast.contrib._common import BUSY_TEXT, CHECKS, WAIT_S
+from handfast.contrib._common import BUSY_TEXT, CHECKS, WAIT_S, Holding
 from handfast.contrib.django.clients import DEFAULT, async_client, client
 
 __all__ = ["check_no_transaction", "locked"]
+
+LOG = logging.getLogger("handfast.django")
 
 V = TypeVar("V", bound=Callable[..., Any])
 
@@ -46,7 +50,7 @@ def locked(
     Args:
         name: The name of the lock, in which fields in braces stand for arguments of the view, such as ``{request.user.pk}``.
         timeout: Seconds to wait at most, a number or a timedelta. 0 does not wait.
-        busy: The status of the answer after that, which has ``Retry-After: 1``.
+        busy: The status of the answer after that, from 400 to 599. It has ``Retry-After: 1``.
         alias: The alias of the client, see `client`.
         options: As `Handfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
 
@@ -55,11 +59,18 @@ def locked(
         ValueError: The name has a field that is no argument of the view, or an option is out of range.
         RuntimeError: When the view is called within a transaction.
     """
+    if callable(name):
+        raise TypeError("locked() needs a name: @locked('order:{order_id}')")
+    check_int(busy, "busy, the status of the answer,", 599, least=400)
     options = {**options, "timeout": timeout}
     CHECKS.lock(name, **options)
 
     def decorate(view: V) -> V:
-        template = NameTemplate.of([name], view)
+        try:
+            template = NameTemplate.of([name], view)
+        except ValueError as error:
+            error.add_note("In a class-based view decorate the method itself, without method_decorator().")
+            raise
         without: set[str] = getattr(view, "_non_atomic_requests", set())
 
         def filled(args: Any, kwargs: Any) -> str:
@@ -75,7 +86,7 @@ def locked(
                 lease = client(alias).lock(filled(args, kwargs), **options).acquire()
             except (AcquireTimeout, QueueFull):
                 return answer()
-            with lease, ExitStack() as transactions:
+            with Holding(lease, LOG), ExitStack() as transactions:
                 for database, its in connections.settings.items():
                     if its["ATOMIC_REQUESTS"] and database not in without:
                         transactions.enter_context(transaction.atomic(using=database))
@@ -90,7 +101,7 @@ def locked(
                 lease = await async_client(alias).lock(filled(args, kwargs), **options).acquire()
             except (AcquireTimeout, QueueFull):
                 return answer()
-            async with lease:
+            async with Holding(lease, LOG):
                 return await view(*args, **kwargs)
 
         if inspect.iscoroutinefunction(view):  # Django has no transactions around async views

@@ -19,8 +19,8 @@ from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimite
 from handfast._engine.rates import read_rates
 from handfast._engine.validate import check_int, parameter_names
 from handfast.arguments import Duration
-from handfast.contrib._common import CHECKS, WAIT_S, MadeFor
-from handfast.contrib.starlette.answers import answer_to
+from handfast.contrib._common import CHECKS, WAIT_S, Holding, MadeFor
+from handfast.contrib.starlette.answers import LOG, answer_to
 from handfast.contrib.starlette.fields import check_field, filler, value_of
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AcquireTimeout, QueueFull
@@ -66,7 +66,7 @@ def locked(
             lease = await lock.acquire()
         except (AcquireTimeout, QueueFull) as error:
             raise answer_to(error) from error
-        async with lease:
+        async with Holding(lease, LOG):
             yield lease
 
     return dependency

@@ -62,6 +62,8 @@ def value_of(request: HTTPConnection, field: str) -> Any:
     found: Any = request.user if root == "user" else getattr(request, root)
     for part in [rest] if root in ("headers", "cookies") else rest.split("."):
         found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
+    if found is None and root in ("state", "user"):
+        raise RuntimeError(f"the request has no {field}: a middleware or an earlier dependency has to set it")
     if found is None:
         _refuse(request, root, rest, {"type": "missing", "msg": f"{field} is required"})
     return found

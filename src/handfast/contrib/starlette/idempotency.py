@@ -27,8 +27,8 @@ from handfast import AsyncHandfast
 from handfast._api.results import MAX_RESULT_BYTES
 from handfast._engine.validate import check_int
 from handfast.arguments import Duration
-from handfast.contrib._common import CHECKS, MadeFor
-from handfast.contrib.starlette.answers import answer_to
+from handfast.contrib._common import CHECKS, OUTAGES, MadeFor
+from handfast.contrib.starlette.answers import OUTAGE_S, answer_to
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AlreadyRunning, KeyReused, NotCompleted
 
@@ -57,6 +57,8 @@ BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
 DAY_S = 86_400.0
 
 MAX_BODY_BYTES = 1024 * 1024
+
+UNSTORED = "This request may have had an effect, and its answer is lost. Send it again with the same key."
 
 LOG = logging.getLogger("handfast.starlette")
 
@@ -115,8 +117,8 @@ def idempotent(
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range.
     """
-    if scope != "global" and not callable(scope):
-        raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
+    if scope != "global":
+        _check_scope(scope)
     options = {**options, "keep": keep, "rerun": rerun, "on_running": "raise", "dumps": bytes}
     CHECKS.once(name, **options)
     return Idempotent(name, scope, check_int(most_bytes, "most_bytes", 1 << 30, least=0), options)
@@ -132,11 +134,13 @@ class Idempotent:
         self._options = options
         self._once = MadeFor[AsyncHandfast, Any](lambda hf: hf.once(name, **options))
 
-    def __call__(self, endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:
+    def __call__(self, endpoint: Callable[..., Any], /, **_route: Any) -> Callable[..., Awaitable[Response]]:
         """Decorate an endpoint of Starlette: a function of the request, or a method of an HTTPEndpoint.
 
         Raises TypeError when it is called without a request at its end, as by FastAPI: use `route_class` there.
         """
+        if _route:  # FastAPI makes its routes so
+            raise TypeError("this is no class of routes; use APIRouter(route_class=idempotent(…).route_class)")
         if inspect.isclass(endpoint):
             raise TypeError(
                 f"idempotent() decorates the methods of an HTTPEndpoint, and not the class {endpoint.__name__}"
@@ -205,6 +209,11 @@ class Idempotent:
             return failed.response
         except (AlreadyRunning, KeyReused, NotCompleted) as error:
             raise answer_to(error) from error
+        except OUTAGES as error:
+            if not made:
+                raise
+            LOG.warning("an answer under %r was not stored: %s", self._name, error)
+            raise HTTPException(503, UNSTORED, {"Retry-After": str(OUTAGE_S)}) from error
         except Exception as error:
             if isinstance(error, ValueError) and made and len(_stored(made[0])) > MAX_RESULT_BYTES:
                 # It is recorded that the answer can't be stored. Its effect has happened, so the client gets it.
@@ -225,6 +234,22 @@ class Idempotent:
         body = b"".join(parts)
         request._body = body  # noqa: SLF001 -- where Request.body() keeps it: the endpoint reads it again
         return body
+
+
+def _check_scope(scope: object) -> None:
+    """Raise TypeError for what is no function of a request, such as a dependency of FastAPI."""
+    if not callable(scope):
+        raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
+    try:
+        needed = [one for one in inspect.signature(scope).parameters.values() if one.default is one.empty]
+    except ValueError:  # it is written in C, and does not say
+        return
+    named = [one for one in needed if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if len(named) > 1 or any("Annotated[" in str(one.annotation) for one in named):
+        raise TypeError(
+            f"scope is called with the request alone, and {getattr(scope, '__name__', scope)!r} needs more; it is no dependency "
+            "of FastAPI: read what it needs from the request"
+        )
 
 
 async def _owner(scope: Callable[[Request], str | Awaitable[str]], request: Request) -> str:

@@ -68,8 +68,9 @@ def client(request: HTTPConnection) -> AsyncHandfast:
     found = getattr(request.app.state, "handfast", None)
     if not isinstance(found, AsyncHandfast):
         raise RuntimeError(  # noqa: TRY004 -- it is missing
-            "this application has no client; make it with lifespan=handfast_lifespan(…), or, if it is mounted into "
-            "another one, set its state.handfast to the client of that one"
+            "this application has no client; make it with lifespan=handfast_lifespan(…), and let it start: `with "
+            "TestClient(app)` does, TestClient(app) alone does not. If it is mounted into another one, set its state.handfast "
+            "to the client of that one"
         )
     return found
 

@@ -32,12 +32,17 @@ class Command(BaseCommand):  # type: ignore[misc]
         if not self._is_behind(database):
             self.stdout.write("Nothing is to be migrated.")
             return
+        lock = client(options["alias"]).lock(f"migrate:{database}")
+        if lock.locked():
+            self.stdout.write(f"Waits while another process migrates: {lock.status()}")
         try:
-            with client(options["alias"]).lock(f"migrate:{database}").acquire(timeout=options["timeout"]):
+            with lock.acquire(timeout=options["timeout"]):
                 # What another process has migrated meanwhile is looked up anew.
                 call_command("migrate", database=database, interactive=False, verbosity=options["verbosity"])
         except AcquireTimeout as error:
-            raise CommandError(f"Nothing was migrated: {error}") from error
+            raise CommandError(
+                f"Nothing was migrated within {options['timeout']:g} s; see --timeout: {error}"
+            ) from error
 
     @staticmethod
     def _is_behind(database: str) -> bool:
