@@ -102,7 +102,7 @@ class _Guarded(Task):  # type: ignore[misc]
     """A task that has a lease while it runs."""
 
     abstract = True
-    throws = (AcquireTimeout, NotCompleted, Preempted)
+    throws: tuple[type[Exception], ...] = (AcquireTimeout, NotCompleted, Preempted)
     """These are no faults of the program: Celery logs them without a traceback."""
 
     @property

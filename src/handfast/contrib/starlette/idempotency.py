@@ -26,6 +26,7 @@ from starlette.responses import Response
 from handfast import AsyncHandfast
 from handfast._api.results import MAX_RESULT_BYTES
 from handfast._engine.validate import check_int
+from handfast._signatures import signature_of
 from handfast.arguments import Duration
 from handfast.contrib._common import CHECKS, OUTAGES, MadeFor
 from handfast.contrib.starlette.answers import OUTAGE_S, answer_to
@@ -241,7 +242,7 @@ def _check_scope(scope: object) -> None:
     if not callable(scope):
         raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
     try:
-        needed = [one for one in inspect.signature(scope).parameters.values() if one.default is one.empty]
+        needed = [one for one in signature_of(scope).parameters.values() if one.default is one.empty]
     except ValueError:  # it is written in C, and does not say
         return
     named = [one for one in needed if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
