@@ -69,6 +69,7 @@ OLDEST_FRAMEWORKS = [
     "fastapi==0.115.12",
     "gunicorn==23.0.0",
     "huey==3.5.0",
+    "kombu==5.4.2",
     "rq==2.6.1",
     "starlette==0.46.0",
     "uvicorn==0.34.0",
