@@ -170,7 +170,7 @@ def main(
     try:
         _group().main(words, program, default_map=dict.fromkeys(COMMANDS, defaults or {}))
     except ModuleNotFoundError as error:
-        if error.name != "rich":  # as in an environment where another package has brought click
+        if (error.name or "").partition(".")[0] != "rich":  # another package may have brought click alone
             raise
         _refuse(EXTRA)
     except OSError as error:  # such as one that keeps a module from being imported

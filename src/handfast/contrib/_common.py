@@ -1,4 +1,4 @@
-"""Shared by the adapters: the client of an application, what is made for it, checks without a server, and how long a web request waits."""
+"""Shared by the adapters: clients and their objects, a lease whose release may fail, and checks without a server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import redis.exceptions
 
 from handfast import AsyncHandfast, AsyncLease, Handfast, Lease, ServerRefused
+from handfast._drivers.failures import OWN_ERRORS
 
 __all__ = ["BUSY_TEXT", "CHECKS", "WAIT_S", "Holding", "MadeFor", "client_for"]
 
@@ -20,7 +21,7 @@ H = TypeVar("H")
 T = TypeVar("T")
 
 OUTAGES = redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, ServerRefused
-"""What a release raises that the server has not executed."""
+"""The errors of a release that the server has not executed."""
 
 CHECKS = Handfast("null:")
 """Makes objects that are not used: bad arguments are refused where a view or a task is defined, not at the first call."""
@@ -49,7 +50,7 @@ def client_for(kind: type[C], server: C | str | None, options: Mapping[str, Any]
 
 
 class MadeFor(Generic[H, T]):
-    """An object of a client, such as a limiter, which is made at its first use and made again for another client."""
+    """Makes an object of a client, such as a limiter, at the first use, and again for another client."""
 
     def __init__(self, make: Callable[[H], T]) -> None:
         self._make = make
@@ -64,9 +65,9 @@ class MadeFor(Generic[H, T]):
 
 
 class Holding:
-    """Holds a lease in a block whose work is done when it ends: then an outage during the release is logged, and not raised.
+    """Holds a lease in a block. An outage during the release is logged, and not raised.
 
-    Else the answer or the task would fail, and be sent again. The lease ends by itself.
+    The work of the block is done by then. An error would have a request or a task sent again. The lease ends by itself.
     """
 
     def __init__(self, lease: Lease | AsyncLease, log: logging.Logger) -> None:
@@ -83,6 +84,11 @@ class Holding:
             self._lease.__exit__(kind, error, traceback)
         except OUTAGES as outage:
             self._excuse(outage, error)
+        except OWN_ERRORS:
+            raise
+        except BaseException as interrupt:  # before the lease had begun to leave its block
+            self._lease._leave_interrupted(interrupt)  # noqa: SLF001 -- ours
+            raise
 
     async def __aenter__(self) -> None:
         await self._lease.__aenter__()

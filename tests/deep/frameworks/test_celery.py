@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handfast import AcquireTimeout, Handfast
+from handfast.testing import FaultProxy
 from tests._support.helpers import eventually
 from tests.deep.frameworks.test_frameworks import assert_idle, check, disconnect, running
 
 pytest.importorskip("celery")
 
-from handfast.contrib.celery import configure
+from handfast.contrib.celery import Once, configure
 from handfast.contrib.celery.beat import FOLLOW_S, LOOK_S
 
 PROGRAM = "tests.deep.frameworks.celery_adapted"
@@ -254,3 +255,18 @@ def test_of_two_beats_one_sends_and_its_successor_sends_nothing_twice(raw, hf, s
     assert min(gaps) > 2.9, gaps
     assert len(sent) == raw.llen("celery")
     eventually(lambda: not led_by())
+
+
+def test_a_result_that_is_not_recorded_in_an_outage_is_the_result_of_the_task(raw, tasks, caplog, server, monkeypatch):
+    """The work is done: a failed task would be sent again."""
+    with FaultProxy(server.url) as proxy, Handfast(proxy.url, retry_for=0) as client:
+
+        def make(day):
+            proxy.retarget("unix:///nowhere/s")
+            return f"made on {day}"
+
+        task = tasks.app.task(make, name="cut", base=Once, once={"by": "day"}, shared=False, lazy=False)
+        monkeypatch.setattr(tasks.app, "handfast", client)
+        assert task("friday") == "made on friday"
+        proxy.retarget(server.url)
+    assert "the result of 'cut|friday' was not recorded" in caplog.text

@@ -1,11 +1,11 @@
-"""Celery: two workers of which one is killed every few seconds, while the broker delivers messages again; and a broker in memory.
+"""Celery under kills: two workers, of which a worker is killed every few seconds while the broker delivers messages again.
 
-Kombu takes a message off the queue before it notes that the message is not acknowledged: a worker that is killed in between loses the
-message. `Broker` tells these from messages that a task has lost.
+Kombu takes a message off the queue before it notes the message as not acknowledged: a kill in between loses the message. `Broker`
+tells such losses from ours. Beside it are tests with a broker in memory.
 
-The test's round is a short one. A long one prints its figures: 300 tasks of 3 s at most, and a kill every 10 s, are ``python -m
-tests.deep.frameworks.test_celery_kills exclusive 300 10 3``. With ``plain`` in the place of ``exclusive`` it shows Celery without
-Handfast.
+The round of the test is short. For 300 tasks of 3 s at most, and a kill every 10 s, ``python -m
+tests.deep.frameworks.test_celery_kills exclusive 300 10 3`` prints the figures. ``plain`` in place of ``exclusive`` shows Celery
+without Handfast.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ LONGEST_S = 2.2
 ACCOUNTS = 12
 
 PER_S = 4
-"""How many tasks are sent in a second: fewer than the accounts can do, so that runs that are repeated have their place."""
+"""Tasks a second: fewer than the accounts can do, which leaves time for repeated runs."""
 
 PROCESSES = 8
 """Of each of the two workers."""
 
 STALLED_S = 12
-"""After how many seconds without a task that ends the remaining ones are lost."""
+"""Seconds without the end of a task after which the remaining tasks are lost."""
 
 VISIBILITY_S = 2
 """After how many seconds the broker of the program delivers a message again."""
 
 RECORD_S = 0.1
-"""How long it takes at most from the end of a run until its result is recorded."""
+"""The most seconds from the end of a run until the record of the result."""
 
 
 class Broker(threading.Thread):
@@ -124,7 +124,7 @@ class Run(NamedTuple):
 
     @property
     def was_cut(self):
-        """Whether it was killed before its end, or so soon after it that its result may not be recorded."""
+        """Whether it was killed before the end, or too soon after the end for a record."""
         return self.killed is not None and self.killed - self.steps.get("end", self.killed) < RECORD_S
 
 
@@ -189,10 +189,7 @@ def test_a_task_that_skips_is_not_lost_with_the_worker_that_runs_it(server, raw,
 
 @pytest.fixture
 def in_memory(hf):
-    """An application whose broker and results are in this process, and a function that makes its tasks.
-
-    A task notes its runs, and when it was inside.
-    """
+    """An application with a broker and results in this process, and a function that makes tasks. Each task notes its runs."""
     app = Celery("memory", broker="memory://", backend="cache+memory://", set_as_current=False)
     app.conf.broker_transport_options = {"polling_interval": 0.01}
     configure(app, hf)
@@ -311,7 +308,7 @@ def read(steps, kills):
 
 
 def figures(runs, kind):
-    """Count what must not be, and what may be."""
+    """Count overlaps, runs out of order, and repeated runs."""
     apart, of_task = defaultdict(list), defaultdict(list)
     for run in runs:
         apart[run.number if kind == "once" else run.account].append(run)

@@ -1,4 +1,4 @@
-"""What a protected request or task asks of the server, beside the bare one, which asks nothing: `price` counts the instructions."""
+"""Calls to the server of a protected request or task. `price` counts the instructions."""
 
 from __future__ import annotations
 

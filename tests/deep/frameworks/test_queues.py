@@ -29,7 +29,7 @@ AIRFLOW = ("airflow", "airflow.sdk", "airflow.providers.standard.operators.pytho
 
 @pytest.fixture
 def program(server, raw, written, monkeypatch):  # noqa: F811 -- the fixture
-    """Return a function that writes the programs of the page and imports one of them, to send its tasks; None imports none."""
+    """Return a function that writes the programs of the page, and imports the named program to send tasks; None imports none."""
     monkeypatch.setenv("HANDFAST_URL", server.url)
 
     def load(name, suffix=""):
@@ -76,7 +76,7 @@ def fences(raw, shop):
 
 
 def assert_apart(raw, shop, count):
-    """Wait until all tasks have run, and check that it was one at a time, each with a larger fence than the task before."""
+    """Wait until all tasks have run; check that no two overlapped, and that fences grew."""
     eventually(lambda: len(fences(raw, shop)) == count and raw.get(f"{shop}:inside") == "0")
     assert raw.get(f"{shop}:overlaps") is None
     assert fences(raw, shop) == sorted(set(fences(raw, shop)))
@@ -99,14 +99,14 @@ def take_away(raw, hf, shop, log):
 
 
 def released_in_time(raw, hf, shop):
-    """Check that a task which has exceeded its time limit has left its block, and has released its lease before the ttl."""
+    """Check that a time limit ends the block of a task, and releases the lease before the ttl."""
     eventually(lambda: raw.get(f"{shop}:total") == "1", within=10)
     eventually(lambda: not hf.lock(f"sync:{shop}").locked(), within=TTL_S / 2)
     assert raw.exists(f"{shop}:stays")
 
 
 def kill_holder(raw, hf, shop):
-    """Kill the process that is inside. Its lease does not end with it."""
+    """Kill the holder. The lease does not end with the process."""
     pid = holder(hf, shop)
     eventually(lambda: len(fences(raw, shop)) == 1)
     os.kill(pid, signal.SIGKILL)

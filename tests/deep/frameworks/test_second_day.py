@@ -1,8 +1,8 @@
 """The programs of the documentation that start a service, on their second day.
 
-Each runs on a server of its own, as its page has it, and goes on to work: after an outage, after a restart of the server
-that loses the data, after a deploy beside the old version, when it starts a second time in one process, and with twice as
-many callers as threads.
+Each runs on a private server, as the page has it, and has to go on working: after an outage, a restart of the server without data, a
+deploy beside the old version, a hold and a freeze, when it starts a second time in the same process, and with twice as many callers as
+threads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANN = {"X-Auth-User": "ann", "X-User": "ann"}
 
 @dataclass
 class Service:
-    """A program that runs, and how to see that it works.
+    """A program of a page, and a check of its work.
 
     Attributes:
         server: Its server.
@@ -65,14 +65,14 @@ class Service:
         raise NotImplementedError
 
     def is_up(self):
-        """Return whether an instance has started. One that does not listen is taken to start in some seconds."""
+        """Return whether an instance has started. Without a port it is given some seconds."""
         if "uvicorn" in self.needs or "gunicorn" in self.needs:
             return answers(self.port, "/")
         time.sleep(5)
         return True
 
     def works(self):
-        """Return whether the instance at `port`, or one of all, does now what it is for."""
+        """Return whether the program does its work: the instance at `port` if it has a port, else any instance."""
         raise NotImplementedError
 
     def asks(self):
@@ -340,7 +340,7 @@ def test_it_stands_by_while_an_operator_holds_the_election(start, tmp_path, kind
 
 @pytest.mark.parametrize("kind", [*LEADING, Bots])
 def test_one_that_was_frozen_is_followed_and_follows(start, tmp_path, kind):
-    """Its lease ends meanwhile. When it goes on it finds that out, stands by, and has its turn again."""
+    """The lease ends meanwhile. The thawed process stands by, and leads again after the other."""
     service = start(kind)
     with instance(service, tmp_path / "old") as old:
         works_again(service)

@@ -109,9 +109,10 @@ def test_the_list_says_what_the_command_says_of_itself(name):
     assert getattr(importlib.import_module(module), attribute).get_short_help_str(100) == text
 
 
-def test_a_command_without_its_extra_says_what_to_install():
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_a_command_without_its_extra_says_what_to_install(missing):
     """Not with 1, which a job that ran and failed has."""
-    code = "import sys; sys.modules['click'] = None; from handfast.cli import main; main()"
+    code = f"import sys; sys.modules['{missing}'] = None; from handfast.cli import main; main(['elect', '--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 69
     assert done.stderr == (

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import os
 import weakref
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import AbstractEventLoop, _get_running_loop, get_running_loop
 from asyncio import current_task as current_task_of
 from binascii import hexlify
 from typing import Any
@@ -56,11 +56,8 @@ class Contexts(Driver[AsyncConnector]):
         """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
             raise ClientClosed(request.name)
-        try:
-            loop = get_running_loop()
-        except RuntimeError:
-            raise RuntimeError(NO_LOOP) from None
-        context = self._contexts.get(loop)
+        loop = _get_running_loop()  # None outside of asyncio, which has no context
+        context = self._contexts.get(loop)  # type: ignore[arg-type]
         if context is None or self._pid != os.getpid():  # asked here, without a frame for it
             context = self._context(request.name)
         task = current_task_of(loop)

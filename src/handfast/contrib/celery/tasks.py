@@ -5,9 +5,9 @@ or a retry leaves the block. Celery's other hooks are a pair, and a lease of the
 second.
 
 With ``acks_late`` a broker delivers a message again when it is not acknowledged for long: while the task runs, too. The second
-delivery then finds the name taken, by its own task. It must not be dropped, since that run may still die; nor may it run after it
-without end, since each run may take so long. So a run that takes long notes its end, and a delivery that is not the first looks for
-that note when it has the lease.
+delivery then finds the name taken by the first run. It must not be dropped, since the first run may still die. It must not run
+afterwards either, since each run may take as long, and have a second delivery. So a long run records its end on the server, and
+each later delivery looks for the record when it has the lease.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from celery.exceptions import Ignore, Reject, Retry
 from redis.exceptions import RedisError
 
 from handfast import AcquireTimeout, Handfast, HandfastError, Lease, NotCompleted, Preempted
+from handfast import Once as OnceObject
 from handfast._api.decorators import CallKey, NameTemplate, check_parameterless
 from handfast._engine.validate import check_choice, parameter_names
-from handfast.contrib._common import CHECKS, Holding, MadeFor
+from handfast.contrib._common import CHECKS, OUTAGES, Holding, MadeFor
 from handfast.contrib.celery.client import client
 
 __all__ = ["Busy", "Exclusive", "Once"]
@@ -47,7 +48,7 @@ SPREAD = 0.5
 AGAIN = "handfast_again"
 """The header of a message that was sent again because its name was taken."""
 
-ENDED = "celery ended"
+ENDED = "celery.ended"
 """The name under which runs that took long note their ends."""
 
 VISIBILITY_S = 1800.0
@@ -114,7 +115,7 @@ class _Guarded(Task):  # type: ignore[misc]
             raise RuntimeError(f"the task {self.name!r} does not run here, so it has no lease") from None
 
     def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the task's function, which finds its lease; unless an earlier delivery of the message has run."""
+        """Run the function of the task with the lease, unless an earlier delivery of the message has run."""
         if self._is_delivered_again and self._ended().status().state == "done":
             self._leave_out("an earlier delivery of its message has run")
         token, began = _LEASE.set(lease), time.monotonic()
@@ -132,25 +133,25 @@ class _Guarded(Task):  # type: ignore[misc]
 
     @property
     def _is_delivered_again(self) -> bool:
-        """Whether the message may have run before, or may run elsewhere: it is not its first delivery."""
+        """Whether an earlier delivery of the message may have run, or may run now."""
         request = self.request
         return AGAIN in (request.headers or {}) or bool((request.delivery_info or {}).get("redelivered"))
 
     def _busy(self, chosen: str) -> str:
-        """Return how a task goes on that finds the name taken: by itself, perhaps, so it neither ends nor preempts that run."""
+        """Return how the task goes on if the name is taken. Its own first delivery may be the holder: it neither skips nor preempts."""
         return "retry" if chosen in ("skip", "preempt") and self._is_delivered_again else chosen
 
     def _ended(self) -> Any:
-        """Return the note of the end of this run, of those of the task's retries."""
+        """Return the record of the end of this run. Each retry of the task has a record of its own."""
         request = self.request
         keep = max(DAY_S, 2 * self._visibility())
         return client(self.app).once(ENDED, keep=keep).keyed(request.id, str(request.retries))
 
     def _visibility(self) -> float:
-        return float((self.app.conf.broker_transport_options or {}).get("visibility_timeout", VISIBILITY_S))
+        return float((self.app.conf.broker_transport_options or {}).get("visibility_timeout") or VISIBILITY_S)
 
     def _note_end(self, began: float) -> None:
-        """Note that a run has ended which took so long that its message may have been delivered again."""
+        """Record the end of a long run: the broker may have delivered the message again meanwhile."""
         request = self.request
         if not self.acks_late or request.called_directly or request.is_eager:
             return
@@ -200,6 +201,9 @@ class Exclusive(_Guarded):
     - ``ttl``, ``max_hold``, ``max_waiters`` and so on, as `Handfast.lock` takes them.
 
     A task whose lease was lost fails with LeaseLost; in between ``self.lease.check()`` raises it.
+
+    With ``acks_late`` the broker may deliver the message again while the task runs. That delivery comes again whatever ``busy``
+    says, and is left out if the first run has ended.
     """
 
     abstract = True
@@ -268,7 +272,7 @@ class Once(_Guarded):
         self._options = _Options.of(self.once, self.name, Running)
         by = self._options.rest.pop("by", None)
         self._by, self._reruns = parameter_names(by), self._options.rest.get("rerun", True)
-        self._once = MadeFor[Handfast, Any](lambda hf: hf.once(self._options.name, **self._options.rest))
+        self._once = MadeFor[Handfast, OnceObject](lambda hf: hf.once(self._options.name, **self._options.rest))
         with _naming(self):
             self._once(CHECKS)
         if by is None:
@@ -286,14 +290,21 @@ class Once(_Guarded):
             self._leave_out(f"{options.name!r} is running")
         if run is None:
             self._come_again(options)
+        results: list[Any] = []
         try:
             with run:
                 if run.done:
                     LOG.info("%s[%s] has the result of an earlier run of %r", self.name, self.request.id, options.name)
-                else:
-                    run.finish(self._inside(run, args, kwargs))
+                    return run.result
+                results.append(self._inside(run, args, kwargs))
+                run.finish(results[0])
         except (Retry, Ignore, Reject):
             if not self._reruns:
                 once.forget()  # it says of itself that it has not been done
             raise
+        except OUTAGES as error:
+            if not results:
+                raise
+            LOG.warning("the result of %r was not recorded, so another delivery runs it again: %s", options.name, error)
+            return results[0]  # the work is done
         return run.result

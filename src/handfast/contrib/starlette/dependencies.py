@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, Rate, RateLimited
+from handfast import AsyncAdmission, AsyncHandfast, AsyncLease, AsyncLimiter, Rate, RateLimited
 from handfast._engine.rates import read_rates
 from handfast._engine.validate import check_int, parameter_names
 from handfast.arguments import Duration
@@ -99,7 +99,7 @@ def limited(
     for field in fields:
         check_field(field)
     CHECKS.limiter(name, rates)
-    limiter_of = MadeFor[AsyncHandfast, Any](lambda hf: hf.limiter(name, rates))
+    limiter_of = MadeFor[AsyncHandfast, AsyncLimiter](lambda hf: hf.limiter(name, rates))
     check_int(cost, "cost", min(limit for limit, _ in limits))
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
     # The draft knows whole seconds alone.
@@ -115,7 +115,7 @@ def limited(
                 limiter = limiter.keyed(*parts)
             except ValueError as error:
                 raise HTTPException(422, str(error)) from error
-        admission: AsyncAdmission = await limiter.try_acquire(cost=cost)
+        admission = await limiter.try_acquire(cost=cost)
         headers = {"RateLimit-Policy": policy} if policy else {}
         if len(limits) == 1 and policy:
             left = "" if admission else f";t={ceil(admission.retry_after)}"

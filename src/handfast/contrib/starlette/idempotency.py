@@ -1,9 +1,9 @@
 """An answer is made once for each key: a repeated request gets the answer of the first request.
 
 The order of the steps: the body is read, since it is a part of the fingerprint; the key is looked up, and its lease begins; the
-endpoint runs; its answer is stored; the answer is sent. So a client that gets an answer below 500 can ask for it again. If the
-process dies before the answer is stored, no one knows whether the effect has happened: by default the next request with the key
-runs the endpoint again, with ``rerun=False`` it is answered 500.
+endpoint runs; the answer is stored; the answer is sent. So a client that gets an answer below 500 can ask for it again, unless the
+Redis server was away. If the process dies before the answer is stored, no one knows whether the effect has happened: by default the
+next request with the key runs the endpoint again, with ``rerun=False`` it is answered 500.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from handfast import AsyncHandfast
-from handfast._api.results import MAX_RESULT_BYTES
+from handfast import AsyncHandfast, AsyncOnce
 from handfast._engine.validate import check_int
 from handfast._signatures import signature_of
 from handfast.arguments import Duration
 from handfast.contrib._common import CHECKS, OUTAGES, MadeFor
-from handfast.contrib.starlette.answers import OUTAGE_S, answer_to
+from handfast.contrib.starlette.answers import answer_to
 from handfast.contrib.starlette.lifespan import client
 from handfast.errors import AlreadyRunning, KeyReused, NotCompleted
 
@@ -58,8 +57,6 @@ BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
 DAY_S = 86_400.0
 
 MAX_BODY_BYTES = 1024 * 1024
-
-UNSTORED = "This request may have had an effect, and its answer is lost. Send it again with the same key."
 
 LOG = logging.getLogger("handfast.starlette")
 
@@ -133,7 +130,7 @@ class Idempotent:
         self._scope = scope
         self._most_bytes = most_bytes
         self._options = options
-        self._once = MadeFor[AsyncHandfast, Any](lambda hf: hf.once(name, **options))
+        self._once = MadeFor[AsyncHandfast, AsyncOnce](lambda hf: hf.once(name, **options))
 
     def __call__(self, endpoint: Callable[..., Any], /, **_route: Any) -> Callable[..., Awaitable[Response]]:
         """Decorate an endpoint of Starlette: a function of the request, or a method of an HTTPEndpoint.
@@ -210,15 +207,10 @@ class Idempotent:
             return failed.response
         except (AlreadyRunning, KeyReused, NotCompleted) as error:
             raise answer_to(error) from error
-        except OUTAGES as error:
-            if not made:
-                raise
-            LOG.warning("an answer under %r was not stored: %s", self._name, error)
-            raise HTTPException(503, UNSTORED, {"Retry-After": str(OUTAGE_S)}) from error
         except Exception as error:
-            if isinstance(error, ValueError) and made and len(_stored(made[0])) > MAX_RESULT_BYTES:
-                # It is recorded that the answer can't be stored. Its effect has happened, so the client gets it.
-                LOG.warning("an answer under %r is too large to be stored, and is not repeated", self._name)
+            if made and isinstance(error, (*OUTAGES, ValueError)):  # an outage, or it is too large
+                # The effect has happened. A client without the answer would send the request again.
+                LOG.warning("an answer under %r was not stored, and may not be repeated: %s", self._name, error)
                 return made[0]
             if not self._options["rerun"] and _is_refusal(error):
                 await once.forget()  # the request was refused, so nothing has begun
@@ -242,14 +234,19 @@ def _check_scope(scope: object) -> None:
     if not callable(scope):
         raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
     try:
-        needed = [one for one in signature_of(scope).parameters.values() if one.default is one.empty]
-    except ValueError:  # it is written in C, and does not say
+        signature = signature_of(scope)
+    except ValueError:  # a function in C may have none
         return
-    named = [one for one in needed if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    if len(named) > 1 or any("Annotated[" in str(one.annotation) for one in named):
+    try:
+        signature.bind("the request")
+        first = next(iter(signature.parameters.values()))
+        is_dependency = "Annotated[" in str(first.annotation) or type(first.default).__module__.startswith("fastapi.")
+    except TypeError:
+        is_dependency = True
+    if is_dependency:
         raise TypeError(
-            f"scope is called with the request alone, and {getattr(scope, '__name__', scope)!r} needs more; it is no dependency "
-            "of FastAPI: read what it needs from the request"
+            f"scope is called with the request alone, and {getattr(scope, '__name__', scope)!r} takes other arguments, as a "
+            "dependency of FastAPI does; let it read them from the request"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.core.management import call_command
@@ -10,9 +11,12 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from handfast import AcquireTimeout
+from handfast.contrib._common import Holding
 from handfast.contrib.django.clients import DEFAULT, client
 
 __all__ = ["Command"]
+
+LOG = logging.getLogger("handfast.django")
 
 
 class Command(BaseCommand):  # type: ignore[misc]
@@ -33,10 +37,11 @@ class Command(BaseCommand):  # type: ignore[misc]
             self.stdout.write("Nothing is to be migrated.")
             return
         lock = client(options["alias"]).lock(f"migrate:{database}")
-        if lock.locked():
-            self.stdout.write(f"Waits while another process migrates: {lock.status()}")
+        status = lock.status()
+        if status.holders or status.hold:
+            self.stdout.write(f"Waits for {lock.name!r}: {status}")
         try:
-            with lock.acquire(timeout=options["timeout"]):
+            with Holding(lock.acquire(timeout=options["timeout"]), LOG):
                 # What another process has migrated meanwhile is looked up anew.
                 call_command("migrate", database=database, interactive=False, verbosity=options["verbosity"])
         except AcquireTimeout as error:
