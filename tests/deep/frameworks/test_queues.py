@@ -321,7 +321,7 @@ def test_airflow(raw, hf, program, workers):
     raw.mset({"orders:stays": 1, "orders:limit": 2})
     with workers(code, count=4, flag="-c"):
         eventually(lambda: warehouse.status().waiting == 2)
-        assert raw.get("orders:inside") == "2"
+        eventually(lambda: raw.get("orders:inside") == "2")
         raw.delete("orders:stays")
         eventually(lambda: raw.get("orders:total") == "4" and not warehouse.status().holding)
     assert (raw.get("orders:overlaps"), len(set(fences(raw, "orders")))) == (None, 4)
