@@ -16,6 +16,8 @@ from handfast._api.aio.limiter import AsyncLimiter as AsyncLimiter
 from handfast._api.aio.lock import AsyncLock as AsyncLock
 from handfast._api.aio.lock_all import AsyncLeaseOfAll as AsyncLeaseOfAll
 from handfast._api.aio.lock_all import AsyncLockAll as AsyncLockAll
+from handfast._api.aio.metric_limiter import AsyncMetricAdmission as AsyncMetricAdmission
+from handfast._api.aio.metric_limiter import AsyncMetricLimiter as AsyncMetricLimiter
 from handfast._api.aio.once import AsyncOnce as AsyncOnce
 from handfast._api.aio.partition import AsyncAssignment as AsyncAssignment
 from handfast._api.aio.partition import AsyncPartition as AsyncPartition
@@ -47,6 +49,8 @@ from handfast._api.sync.limiter import Limiter as Limiter
 from handfast._api.sync.lock import Lock as Lock
 from handfast._api.sync.lock_all import LeaseOfAll as LeaseOfAll
 from handfast._api.sync.lock_all import LockAll as LockAll
+from handfast._api.sync.metric_limiter import MetricAdmission as MetricAdmission
+from handfast._api.sync.metric_limiter import MetricLimiter as MetricLimiter
 from handfast._api.sync.once import Once as Once
 from handfast._api.sync.partition import Assignment as Assignment
 from handfast._api.sync.partition import Partition as Partition
@@ -151,6 +155,8 @@ __all__ = [
     "AsyncLock",
     "AsyncLockAll",
     "AsyncMembership",
+    "AsyncMetricAdmission",
+    "AsyncMetricLimiter",
     "AsyncOnce",
     "AsyncPartition",
     "AsyncRLease",
@@ -203,6 +209,8 @@ __all__ = [
     "LockStatus",
     "Member",
     "Membership",
+    "MetricAdmission",
+    "MetricLimiter",
     "NameStatus",
     "NoServer",
     "NotCompleted",

@@ -72,7 +72,7 @@ KINDS: Mapping[str, ObjectKind] = {
     ),
     "once": ObjectKind({"once": ("Once",), "run": ("Run",)}, "once", records=("OnceStatus",), limit=1, has_keys=True),
     "limiter": ObjectKind(
-        {"limiter": ("Limiter", "Admission")},
+        {"limiter": ("Limiter", "Admission"), "metric_limiter": ("MetricLimiter", "MetricAdmission")},
         "limit",
         commands=("set",),
         records=("LimiterStatus", "Rate", "RateStatus"),

@@ -165,22 +165,28 @@ class Superseded(HandfastError):
 
 
 class LimitExceeded(HandfastError):
-    """More was requested than is ever given since a `Semaphore.resize` or a `Limiter.resize`. Nothing was changed.
+    """More was requested than is ever given, as after a `Semaphore.resize` or a `Limiter.resize`. Nothing was changed.
 
     Attributes:
         limit: The limit in force: permits, or what the tightest rate admits in a period.
         requested: The permits or the cost requested; None if not known.
+        metric: What of a limiter with metrics, such as ``tokens``; else None.
+        is_set: Whether an operator has set the limit; False where it is the caller's own.
     """
 
-    def __init__(self, name: str, limit: int, requested: int | None = None) -> None:
+    def __init__(
+        self, name: str, limit: int, requested: int | None = None, metric: str | None = None, *, is_set: bool = True
+    ) -> None:
+        of, by = f" {metric}" if metric else "", " (set by resize())" if is_set else ""
+        wanted = "requested" if requested is None else f"the {requested} requested"
+        advice = "raise the limit with resize()" if is_set else "make the limiter with a higher limit"
         super().__init__(
-            f"{name!r} has a limit of {limit} (set by resize()), less than "
-            f"{'requested' if requested is None else f'the {requested} requested'}; "
-            "request less or raise the limit with resize()",
-            name=name,
+            f"{name!r} has a limit of {limit}{of}{by}, less than {wanted}; request less or {advice}", name=name
         )
         self.limit = limit
         self.requested = requested
+        self.metric = metric
+        self.is_set = is_set
 
 
 class RateLimited(HandfastError, TimeoutError):
@@ -192,14 +198,17 @@ class RateLimited(HandfastError, TimeoutError):
         timeout: The timeout of the call, in seconds; 0 if it was not to wait.
         retry_after: Seconds after which a call may be admitted, if no one else comes before. For the header
             ``Retry-After``, round it up.
+        metric: Which metric has too little left, such as ``tokens``; None without metrics, or if others wait before it.
     """
 
-    def __init__(self, name: str, timeout: float, retry_after: float) -> None:
+    def __init__(self, name: str, timeout: float, retry_after: float, metric: str | None = None) -> None:
         what = f"does not admit this call within {timeout:g} s" if timeout else "does not admit this call now"
+        short = f": too few {metric} are left" if metric else ""
         shown = f"{retry_after:.3g}" if retry_after < 100 else f"{retry_after:.0f}"
-        super().__init__(f"{name!r} {what}; try again after {shown} s", name=name)
+        super().__init__(f"{name!r} {what}{short}; try again after {shown} s", name=name)
         self.timeout = timeout
         self.retry_after = retry_after
+        self.metric = metric
 
 
 class AlreadyRunning(HandfastError):

@@ -5,7 +5,8 @@ An event has no token and no result, so a program may log it or send it elsewher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 __all__ = [
@@ -103,10 +104,13 @@ class Admitted(NameEvent):
     """A limiter has admitted a call."""
 
     cost: int
+    """Of a limiter with metrics, what the call counts for in ``requests``, or 1."""
     waited: float
     """Seconds from the call to its admission."""
     exceeded: bool
     """Whether the call was above the rates: of a limiter with ``enforce=False``."""
+    costs: Mapping[str, int] = field(default_factory=dict)
+    """Of a limiter with metrics, what the call counts for in each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

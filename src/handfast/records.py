@@ -326,6 +326,7 @@ class RateStatus:
             after a `Limiter.resize` to less, and where a limiter does not enforce its rates.
         remaining: What would be admitted now, if no one waited.
         reset_after: Seconds until nothing is used, if no one else is admitted.
+        metric: What is counted, such as ``tokens``; empty for a limiter without metrics.
     """
 
     limit: int
@@ -333,10 +334,12 @@ class RateStatus:
     used: int
     remaining: int
     reset_after: float
+    metric: str = ""
 
     def __str__(self) -> str:
-        """Return it as a part of a line: ``2 of 5 used in 60 s``."""
-        return f"{self.used:,}{f' of {self.limit:,}' if self.limit else ''} used in {self.per:,g} s"
+        """Return it as a part of a line: ``2 of 5 used in 60 s``, ``900 of 1,000 tokens used in 60 s``."""
+        of, what = f" of {self.limit:,}" if self.limit else "", f" {self.metric}" if self.metric else ""
+        return f"{self.used:,}{of}{what} used in {self.per:,g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +347,7 @@ class LimiterStatus:
     """How full a limiter is, at one instant of the server.
 
     Attributes:
-        rates: One for each rate that counts, the shortest period first: those of a `Limiter.resize`, or the client's.
+        rates: One for each rate that counts, by metric the shortest period first: those of a `Limiter.resize`, or the client's.
         waiting: Length of the queue.
         paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
         last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is

@@ -111,8 +111,8 @@ class Scripts:
         """
         token = args.get("token")
         options = args.pop("options", ())
-        many = {"options", "more"}
-        argv = [args.pop(name) for name in script.header.args if name not in many] + [*options]
+        header = script.header
+        argv = [args.pop(name) for name in header.args[: len(header.args) - header.more_args]] + [*options]
         assert not args
         raw = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv, NEVER_DECODE=True)
         tag, *values = read_reply(raw, getattr(self, "ttl_ms", 0))

@@ -26,7 +26,7 @@ from handfast import Handfast
 from handfast.testing import Run, cancel_everywhere, interrupt_everywhere
 from tests._support.apis import ASYNCIO, Api
 from tests._support.helpers import BOUND_S, awaited
-from tests._support.objects import OBJECTS, Sample
+from tests._support.objects import METRICS, OBJECTS, Sample
 
 __all__ = [
     "ALWAYS_ASKED",
@@ -264,6 +264,7 @@ ROWS: dict[str, Row] = {
     "partition": Row(_made("partition", ["x", "y"], **QUICK), "partition", lambda made: made.join(), single=True),
     "once": Row(_made("once"), "once"),
     "limiter": Row(_made("limiter", "1000/h"), "limiter", calls=OBJECTS["limiter"]),
+    "limiter of metrics": Row(_made("limiter", {"requests": "1000/h", "tokens": "9000/h"}), "limiter", calls=METRICS),
     "debounce": Row(_made("debounce", 0.01), "debounce", run=_decorated, calls=OBJECTS["debounce"], takes_over=True),
     "latch": Row(_made("latch", 1), "latch", None, calls=OBJECTS["latch"]),
     **{

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["OBJECTS", "WAITING", "Sample", "is_waiting"]
+__all__ = ["METRICS", "OBJECTS", "WAITING", "Sample", "is_waiting"]
 
 
 class Sample(NamedTuple):
@@ -29,16 +29,24 @@ class Sample(NamedTuple):
     """Methods without arguments."""
 
 
-OBJECTS = {
-    "limiter": Sample(
-        lambda client, name: client.limiter(name, "1/h"),
-        lambda client, name: client.limiter(name, "1/h").try_acquire(),
+def _limited(slow: Any, quick: Any) -> Sample:
+    """Return the calls of a limiter under rates that admit one an hour, or one soon."""
+    return Sample(
+        lambda client, name: client.limiter(name, slow),
+        lambda client, name: client.limiter(name, slow).try_acquire(),
         "limit_acquire",
-        lambda client, name: client.limiter(name, "1/4ms").acquire(),
-        lambda client, name: client.limiter(name, "1/h").acquire(),
-        lambda client, name: client.limiter(name, "1/h").reset(),
+        lambda client, name: client.limiter(name, quick).acquire(),
+        lambda client, name: client.limiter(name, slow).acquire(),
+        lambda client, name: client.limiter(name, slow).reset(),
         "queue",
-    ),
+    )
+
+
+METRICS = _limited({"requests": "1/h", "tokens": "90/h"}, {"requests": "1/4ms", "tokens": "90/h"})
+"""The calls of a limiter of several metrics."""
+
+OBJECTS = {
+    "limiter": _limited("1/h", "1/4ms"),
     "debounce": Sample(
         lambda client, name: client.debounce(name, 300.0),
         lambda client, name: client.debounce(name, 0.01).wait(),

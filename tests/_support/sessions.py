@@ -339,8 +339,10 @@ class Session:
         token = plain.pop(0) if "token" in (*header.args, *packed) else ""
 
         def value(name: str, code: str = "") -> Any:
-            text = token if name == "token" else given[name].replace("{token}", token)
-            return _read(text, code)
+            text = token if name == "token" else given[name]
+            return _read(
+                re.sub(r"{(\w+)}", lambda found: ({"token": token} | given).get(found[1], found[0]), text), code
+            )
 
         def argument(name: str) -> Any:
             found = contract.packs.get(name)
@@ -435,12 +437,10 @@ class Session:
                 return self._unpacked("d*", reply)
             values = _doubles(packed)
         names = fields[tag.decode()]
-        return " ".join(
-            [
-                tag.decode(),
-                *(f"{name}={self._field(name, '', value)}" for name, value in zip(names, values, strict=True)),
-            ]
-        )
+        more = ",".join(map(self._number, values[len(names) :]))
+        found = [f"{name}={self._field(name, '', value)}" for name, value in zip(names, values, strict=False)]
+        assert len(found) == len(names)
+        return " ".join([tag.decode(), *found, *([f"rests={more}"] if more else [])])
 
     def _ttl(self, one: Stored) -> str:
         left = (one.ends_us - self._stage.now_us) / 1e6
@@ -470,17 +470,16 @@ class Session:
             if not value:
                 break
             if code == "d*":
-                found += map(self._number, _doubles(value))
-                value = b""
+                packed, value = _with_names(value)
+                found += map(self._number, _doubles(packed))
             elif code == "d":
                 found.append(self._number(unpack_from("<d", value)[0]))
                 value = value[8:]
             else:
                 size, text, value = value[0], value[1 : value[0] + 1], value[value[0] + 1 :]
-                is_packed = code == "Bc0*"
-                found.append(
-                    "(" + " ".join(map(self._number, _doubles(text))) + ")" if is_packed else self._shown(text)
-                )
+                packed, names = _with_names(text) if code == "Bc0*" else (b"", text)
+                numbers = "(" + " ".join(map(self._number, _doubles(packed))) + ")" if packed else ""
+                found.append(numbers + (names.decode() if packed else self._shown(names)))
                 assert len(text) == size
         return "<" + " ".join(found) + ">" + (self._shown(value) if value else "")
 
@@ -563,10 +562,17 @@ def _doubles(packed: bytes) -> list[float]:
     return [unpack_from("<d", packed, start)[0] for start in range(0, len(packed), 8)]
 
 
+def _with_names(packed: bytes) -> tuple[bytes, bytes]:
+    """Divide packed numbers from the names behind a semicolon, if there are any."""
+    found = re.search(rb";[a-z0-9_,]+$", packed)
+    start = found.start() if found and found.start() % 8 == 0 else len(packed)
+    return packed[:start], packed[start:]
+
+
 def _read(text: str, code: str = "") -> Any:
     """Return the value of a text, as an argument or to be packed."""
-    if text.startswith("<") and text.endswith(">"):
-        return b"".join(pack("<d", _read(word, "d")) for word in text[1:-1].split())
+    if found := re.fullmatch("<(.*)>(.*)", text):
+        return b"".join(pack("<d", _read(word, "d")) for word in found[1].split()) + found[2].encode()
     if re.fullmatch(r"@-?[\d_]+", text):
         text = str(START_US + int(text[1:].replace("_", "")))
     elif re.fullmatch(r"-?\d[\d_]*", text):

@@ -27,6 +27,8 @@ from handfast import (
     AsyncLimiter,
     AsyncLock,
     AsyncLockAll,
+    AsyncMetricAdmission,
+    AsyncMetricLimiter,
     AsyncOnce,
     AsyncReadLock,
     AsyncRLease,
@@ -49,6 +51,8 @@ from handfast import (
     Lock,
     LockAll,
     LockStatus,
+    MetricAdmission,
+    MetricLimiter,
     NameStatus,
     Once,
     OnceStatus,
@@ -191,6 +195,20 @@ assert_type(limiter.status(), LimiterStatus)
 hf.limiter("openai", [Rate(500, per=60.0), Rate(90_000, per=timedelta(days=1)), "1/100ms"])
 with limiter as admission:
     assert_type(admission, Admission)
+with limiter.admit(cost=5, timeout=1) as admission:
+    assert_type(admission.remaining, int)
+tokens = hf.limiter("openai", {"requests": "500/min", "tokens": Rate(90_000, 60)}, timeout=5)
+assert_type(tokens, MetricLimiter)
+assert_type(tokens.keyed("acme"), MetricLimiter)
+assert_type(tokens.try_acquire(cost={"tokens": 5}), MetricAdmission)
+tokens.acquire(cost=5)  # type: ignore[arg-type]
+limiter.acquire(cost={"tokens": 5})  # type: ignore[arg-type]
+with tokens.admit(cost={"tokens": 5}) as of_tokens:
+    assert_type(of_tokens.remaining["tokens"], int)
+    assert_type(of_tokens.metric, str | None)
+    of_tokens.settle(tokens=3)
+    of_tokens.undo()
+tokens.resize({"tokens": "1/s"})
 
 
 @hf.limiter("login", Rate(5, 60), by=("user",), on_limit="raise")
@@ -372,6 +390,11 @@ async def relatives() -> None:
     limiter = hf.limiter("openai", "10/s; 500/min")
     assert_type(limiter, AsyncLimiter)
     assert_type(await limiter.acquire(cost=2), AsyncAdmission)
+    tokens = hf.limiter("openai", {"tokens": "200000/min"})
+    assert_type(tokens, AsyncMetricLimiter)
+    async with tokens.admit(cost={"tokens": 5}) as of_tokens:
+        assert_type(of_tokens, AsyncMetricAdmission)
+        await of_tokens.settle(tokens=3)
     assert_type((await limiter.try_acquire()).admitted, bool)
     await (await limiter.acquire()).settle(cost=3)
     assert_type(await limiter.status(), LimiterStatus)

@@ -17,6 +17,7 @@ from handfast import events
 from handfast._drivers import log
 from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic, unix_time
+from handfast._engine.limits import REQUESTS
 from handfast._engine.messages import Wanted
 from handfast._protocol.acquire import BaseAttempt
 from handfast._protocol.lease import LeaseState
@@ -143,7 +144,9 @@ class Dispatcher:
         """Report that a limiter has admitted a call."""
         attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
-        self._dispatch(events.Admitted(**fields, cost=attempt.request.cost, waited=waited, exceeded=exceeded))
+        asked = attempt.request.cost
+        cost, costs = (asked, {}) if isinstance(asked, int) else (asked.get(REQUESTS, 1), asked)
+        self._dispatch(events.Admitted(**fields, cost=cost, costs=costs, waited=waited, exceeded=exceeded))
 
     def operated(self, **fields: Any) -> None:
         """Report an act of an operator, with the fields of `events.Operated`."""

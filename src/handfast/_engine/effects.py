@@ -176,6 +176,7 @@ class GrantMessage(NamedTuple):
     fence: int
     granted_us: int
     lease_us: int
+    more: tuple[int, ...] = ()
 
 
 class Found(NamedTuple):

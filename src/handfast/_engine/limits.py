@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from struct import iter_unpack
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from handfast._engine.constants import TOKEN_SIZE, WAIT_MS
 from handfast._engine.effects import Call, Joining, make_call
@@ -15,8 +17,26 @@ from handfast._engine.records import encode_label, words_of
 from handfast._engine.resp import bulk
 from handfast._engine.script import command, pack
 
-__all__ = ["Limit", "LimitRequest", "announced", "read_limits"]
+__all__ = [
+    "MAX_WINDOWS",
+    "REQUESTS",
+    "Cost",
+    "Limit",
+    "LimitRequest",
+    "Window",
+    "announced",
+    "pack_limits",
+    "read_limits",
+]
 
+Cost: TypeAlias = int | Mapping[str, int]
+"""What a call counts for: a number, or of a limiter with metrics a number for each."""
+
+MAX_WINDOWS = 8
+"""Upper bound of the rates of a limiter with metrics."""
+
+REQUESTS = "requests"
+"""The metric for which a call counts 1, unless it says otherwise."""
 
 ANNOUNCED = "rates"
 """The part of a name with the rates that a client has announced."""
@@ -29,25 +49,99 @@ def announced(place: KeySet) -> Call:
     return Call(command("GET", 1), pack((place.whole.key(ANNOUNCED),)))
 
 
+class Window(NamedTuple):
+    """Where the admissions of a period are stored."""
+
+    metric: str
+    """What is counted; empty for a limiter without metrics."""
+    per_ms: int
+
+    def __str__(self) -> str:
+        """Return the part of its key behind ``window:``."""
+        return f"{self.metric}:{self.per_ms}" if self.metric else str(self.per_ms)
+
+    @classmethod
+    def read(cls, text: str) -> Window:
+        """Read such a part. Raises ValueError if it is none."""
+        metric, _, period = text.rpartition(":")
+        if not period.isdecimal():
+            raise ValueError(f"{text!r} is no window")
+        return cls(metric, int(period))
+
+    def under(self, limit: int) -> Limit:
+        """Return the rate with this limit."""
+        return Limit(limit, self.per_ms, self.metric)
+
+
 class Limit(NamedTuple):
     """A rate, as scripts have it."""
 
     limit: int
     per_ms: int
+    metric: str = ""
+    """What it limits, of a limiter with metrics."""
+
+    @property
+    def window(self) -> Window:
+        """Where its admissions are stored."""
+        return Window(self.metric, self.per_ms)
+
+    def cost_of(self, cost: Cost) -> int:
+        """What a call counts for under this rate.
+
+        Where an operator has set rates of other metrics, a call counts 1 for ``requests`` and for a plain rate.
+        """
+        if isinstance(cost, int):
+            return cost if not self.metric else int(self.metric == REQUESTS)
+        return cost.get(self.metric, int(self.metric == REQUESTS)) if self.metric else max(1, cost.get(REQUESTS, 1))
+
+
+def pack_limits(rates: Sequence[Limit]) -> bytes:
+    """Pack rates in the order of their windows: limit and period of each, then the metrics.
+
+    A metric with several rates is named once, so that the length fits in a byte.
+    """
+    packed = b"".join(doubles(rate.limit, rate.per_ms) for rate in rates)
+    metrics = [rate.metric for rate in rates]
+    named = [metric if metric != before else "" for before, metric in pairwise(["", *metrics])]
+    return packed + f";{','.join(named)}".encode() if any(metrics) else packed
+
+
+_PACKED = re.compile(rb"((?:.{16})*?)(?:;([a-z0-9_,]+))?", re.DOTALL)
+"""Rates, and their metrics. No number is taken for a name: a period has zero bytes."""
 
 
 def read_limits(packed: bytes) -> list[Limit]:
-    """Read the rates of a reply."""
-    return [Limit(int(limit), int(per_ms)) for limit, per_ms in iter_unpack("<dd", packed)]
+    """Read the rates of a reply. Raises ValueError if these are none."""
+    found = _PACKED.fullmatch(packed)
+    if found is None:
+        raise ValueError(f"{packed!r} are no rates")
+    numbers = [(int(limit), int(per_ms)) for limit, per_ms in iter_unpack("<dd", found[1])]
+    names = found[2].decode().split(",") if found[2] else [""] * len(numbers)
+    metrics: Iterable[str] = accumulate(names, lambda before, metric: metric or before)
+    return [Limit(*pair, metric) for pair, metric in zip(numbers, metrics, strict=True)]
 
 
 class LimitRequest(ObjectRequest):
-    """What a caller asks of a limiter: to be admitted for ``cost`` under all rates, in the order of their periods.
+    """What a caller asks of a limiter: to be admitted for ``cost`` under all rates, by metric in the order of their periods.
 
-    ``rates`` are the caller's own, unless the server has said that others are set.
+    ``rates`` are the caller's own, unless the server has said that others are set. Without ``cost`` it is 1; of a limiter
+    with metrics 1 for ``requests``, and 0 for the others.
     """
 
-    __slots__ = ("_enforce", "_join", "_own", "_set", "_words", "cost", "head_start_us", "most", "rates", "timeout")
+    __slots__ = (
+        "_enforce",
+        "_join",
+        "_set",
+        "_words",
+        "cost",
+        "has_metrics",
+        "head_start_us",
+        "most",
+        "own",
+        "rates",
+        "timeout",
+    )
 
     def __init__(
         self,
@@ -56,37 +150,48 @@ class LimitRequest(ObjectRequest):
         *,
         max_waiters: int,
         timeout: float | None,
-        cost: int = 1,
+        cost: Cost | None = None,
         enforce: bool = True,
         set_rates: Sequence[Limit] = (),
         head_start_us: int = 0,
     ) -> None:
         self.rates: tuple[Limit, ...] = tuple(set_rates or rates)
+        self.has_metrics: bool = bool(self.rates[0].metric)
+        if cost is None:
+            cost = {rate.metric: rate.cost_of(1) for rate in rates} if rates[0].metric else 1
         super().__init__(
             place,
             wait_ms=WAIT_MS,
             max_waiters=max_waiters,
             follows=int(bool(set_rates)),
-            cost=cost,
-            rates=b"".join(doubles(*rate) for rate in self.rates),
+            cost=0 if self.has_metrics else self.rates[0].cost_of(cost),
+            rates=pack_limits(self.rates),
             periods=doubles(*(rate.per_ms for rate in self.rates)),
-            windows=[f"window:{rate.per_ms}" for rate in self.rates],
+            windows=[f"window:{rate.window}" for rate in self.rates],
         )
         self._join: Joining | None = None
-        if len(self.rates) == 1 and not set_rates and not head_start_us:
+        if len(self.rates) == 1 and not set_rates and not head_start_us and not self.has_metrics:
             keys = pack(map(place.key, ("queue", "tombstones", "settings", *self.fixed["windows"])))
             self._join = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)
-        self.cost: int = cost
+        self.cost: Cost = cost
         self.timeout: float | None = timeout
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
         self.head_start_us: int = head_start_us
         """By how many microseconds a call counts as earlier than it came."""
-        self._own, self._set, self._enforce = rates, set_rates, enforce
+        self.own: Sequence[Limit] = rates
+        """The caller's rates, whatever an operator has set."""
+        self._set, self._enforce = set_rates, enforce
         self._words = words_of("", head_start_us)
+        if self.has_metrics:
+            self._words += f" costs={','.join(str(rate.cost_of(cost)) for rate in self.rates)}".encode()
         self.most: int = min(rate.limit for rate in self.rates)
-        """The largest cost that all rates admit."""
+        """The largest cost that all rates admit, without metrics."""
 
-    def with_cost(self, cost: int) -> LimitRequest:
+    def too_much(self, cost: Cost) -> Limit | None:
+        """Return the first rate that never admits this cost; None if all do."""
+        return next((rate for rate in self.rates if rate.cost_of(cost) > rate.limit), None)
+
+    def with_cost(self, cost: Cost) -> LimitRequest:
         """Return the same request for another cost."""
         return self if cost == self.cost else self._like(self.place, cost, self._set)
 
@@ -129,12 +234,17 @@ class LimitRequest(ObjectRequest):
             )
         )
 
-    def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
-        """Let an admission count for another cost.
+    def settle(self, token: bytes, cost: Cost, *, copies: bool) -> Call:
+        """Let an admission count for another cost; 0 takes it back.
 
         ``copies``: whether a copy of its acquire may still be on its way.
         """
-        return self.call("settle", token, new_cost=cost, copies=copies)
+        if not self.has_metrics:
+            return self.call("settle", token, new_cost=self.rates[0].cost_of(cost), copies=copies)
+        new_costs = [0 if cost == 0 else rate.cost_of(cost) for rate in self.rates]
+        pairs = zip((rate.cost_of(self.cost) for rate in self.rates), new_costs, strict=True)
+        changes = b"".join(doubles(*pair) for pair in pairs)
+        return self.call("settle", token, new_cost=int(any(new_costs)), copies=copies, more=[changes])
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
@@ -160,11 +270,11 @@ class LimitRequest(ObjectRequest):
         return self.call("resize", is_set=int(bool(self._set)), by=encode_label(by), why=why)
 
     def _like(
-        self, place: KeySet, cost: int, set_rates: Sequence[Limit], head_start_us: int | None = None
+        self, place: KeySet, cost: Cost, set_rates: Sequence[Limit], head_start_us: int | None = None
     ) -> LimitRequest:
         return LimitRequest(
             place,
-            self._own,
+            self.own,
             max_waiters=self.fixed["max_waiters"],
             timeout=self.timeout,
             cost=cost,

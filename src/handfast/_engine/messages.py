@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from handfast._engine.effects import GrantMessage
+from handfast._engine.packing import MAX_DOUBLES, read_doubles
 from handfast._engine.records import printable
 from handfast._engine.resp import Push
 from handfast._engine.script import pack
@@ -95,5 +96,14 @@ def parse_message(frame: Any) -> Message | None:
             return None
         return token, Wanted(int(grace_ms) / 1000, int(held_ms) / 1000, printable(unquote(by)), printable(reason))
     if kind != b"granted" or len(rest) != _GRANT.size:
+        return _read_more(token, rest) if kind == b"granted" and token else None
+    fence, granted_us, lease_us = _GRANT.unpack(rest)
+    return token, GrantMessage(int(fence), int(granted_us), int(lease_us))
+
+
+def _read_more(token: bytes, packed: bytes) -> Message | None:
+    """Read a grant with more numbers behind it; None if it is none."""
+    if not _GRANT.size < len(packed) <= 8 * MAX_DOUBLES or len(packed) % 8:
         return None
-    return token, GrantMessage(*map(int, _GRANT.unpack(rest)))
+    fence, granted_us, lease_us, *more = read_doubles(packed)
+    return token, GrantMessage(fence, granted_us, lease_us, tuple(more))

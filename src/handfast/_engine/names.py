@@ -16,7 +16,8 @@ from typing import NamedTuple, get_args
 from handfast._engine.calls import INSPECT, PARTS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet, key_pattern, read_key
-from handfast._engine.packing import doubles
+from handfast._engine.limits import Window
+from handfast._engine.packing import double
 from handfast._engine.script import command, load, pack
 from handfast._engine.validate import utf8
 from handfast._kinds import AUDIT, KINDS
@@ -53,8 +54,8 @@ class Found(NamedTuple):
     place: KeySet
     part: str
     """The part of the name: of `ObjectKind.parts`, or ``result`` of `once`."""
-    period: int | None
-    """Of the window of a limiter, in milliseconds."""
+    window: Window | None
+    """Of a limiter, one of its windows."""
 
 
 class NamePattern:
@@ -135,10 +136,13 @@ class NamePattern:
             if read is None:
                 continue
             place, part = read
-            part, _, period = part.partition(":")
-            is_whole = period.isdecimal() if part == "window" else not period
-            if is_whole and part in self._parts.get(place.kind, ()) and self._matches(place.name):
-                yield Found(place, part, int(period) if period else None)
+            part, _, rest = part.partition(":")
+            window = None
+            if part == "window":
+                with contextlib.suppress(ValueError):
+                    window, rest = Window.read(rest), ""
+            if not rest and part in self._parts.get(place.kind, ()) and self._matches(place.name):
+                yield Found(place, part, window)
             elif place.kind not in KINDS and place.kind != AUDIT and self._matches(place.name):
                 self._note(place)
 
@@ -148,11 +152,11 @@ class NamePattern:
             self.strange.add((place.kind, place.name))
 
 
-def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequence[int]] = ()) -> Call:
+def inspect_all(places: Sequence[KeySet], max_shown: int, windows: Sequence[Sequence[Window]] = ()) -> Call:
     """Read the states of several names of one kind, or of several with leases.
 
     Of kinds with leases it lists so many holders and waiters of each, of a latch so many parts.
-    ``periods`` are those of each limiter, in milliseconds.
+    ``windows`` are those of each limiter.
     """
     kind = places[0].kind
     if kind in LIMITS:
@@ -162,9 +166,11 @@ def inspect_all(places: Sequence[KeySet], max_shown: int, periods: Sequence[Sequ
     own = script.header.keys[: len(script.header.keys) - script.header.more_keys]
     keys = []
     for number, place in enumerate(places):
-        windows = [f"window:{period}" for period in periods[number]] if kind == "limiter" else []
-        keys += [place.key(part) for part in (*own, *windows)]
-    args = [doubles(*each) for each in periods] if kind == "limiter" else [max_shown] * len(script.header.args)
+        own_windows = [f"window:{window}" for window in windows[number]] if kind == "limiter" else []
+        keys += [place.key(part) for part in (*own, *own_windows)]
+    args: list[bytes] | list[int] = [max_shown] * len(script.header.args)
+    if kind == "limiter":
+        args = [b"".join(double(window.per_ms) for window in each) for each in windows]
     return Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)))
 
 

@@ -8,20 +8,28 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-__all__ = ["double", "doubles", "read_reply"]
+__all__ = ["MAX_DOUBLES", "double", "doubles", "read_doubles", "read_reply"]
 
 double = Struct("<d").pack
 """Pack a number."""
 
-_FORMATS = [Struct(f"<{count}d") for count in range(9)]
+MAX_DOUBLES = 16
+"""Upper bound of the numbers in a reply, a message or an argument."""
+
+_FORMATS = [Struct(f"<{count}d") for count in range(MAX_DOUBLES + 1)]
 
 _RELEASED = b"released " + _FORMATS[1].pack(0)
 """The most frequent reply to a release: no waiters are left over."""
 
 
 def doubles(*numbers: float) -> bytes:
-    """Pack up to 8 numbers."""
+    """Pack up to 16 numbers."""
     return _FORMATS[len(numbers)].pack(*numbers)
+
+
+def read_doubles(packed: bytes) -> list[int]:
+    """Read up to 16 whole numbers."""
+    return [*map(int, _FORMATS[len(packed) // 8].unpack(packed))]
 
 
 def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handfast._engine.effects import Answer, Call, GrantMessage, Park, Steps, Waking
 from handfast._engine.keys import KeySet
-from handfast._engine.limits import Limit, LimitRequest, read_limits
+from handfast._engine.limits import Cost, Limit, LimitRequest, Window, read_limits
 from handfast._engine.moments import moment
 from handfast._engine.names import SCANNED
 from handfast._engine.script import command, pack
@@ -48,12 +48,14 @@ __all__ = [
     "announce",
     "found",
     "pause",
-    "periods",
     "read_status",
+    "remaining",
     "reset",
     "resize",
     "settle",
+    "short",
     "status",
+    "windows",
 ]
 
 EARLY_S = 0.0005
@@ -80,6 +82,8 @@ class Decision(NamedTuple):
     retry_after: float = 0.0
     exceeded: bool = False
     """Whether it is admitted only because its limiter does not enforce the rates."""
+    rests: tuple[int, ...] = ()
+    """Of a limiter with metrics, what each rate admits."""
 
 
 class Turn(NamedTuple):
@@ -92,8 +96,8 @@ class Turn(NamedTuple):
 
 def read_message(message: GrantMessage) -> Decision | Turn:
     """Read a message for a waiter of a limiter, which has the form of a grant."""
-    number, sent_us, is_admitted = message
-    return Decision(True, number) if is_admitted else Turn(number, sent_us)
+    number, sent_us, is_admitted, rests = message
+    return Decision(True, number, rests=rests) if is_admitted else Turn(number, sent_us)
 
 
 class LimitAttempt(ObjectAttempt):
@@ -110,7 +114,7 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
     A moment that is over asks once, and leaves the queue as it is. Raises QueueFull, LimitExceeded and ServerRefused.
     """
     token, ticket, now = attempt.token, 0, attempt.asked_at
-    name = attempt.request.name
+    name, rests = attempt.request.name, list[int]()
     attempt.may_be_there = True
     while True:
         answer: Answer = yield attempt.request.acquire(token, until - now, ticket)
@@ -126,7 +130,7 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
             continue
         if tag != b"queued":
             raise HandfastError(f"the request for {name!r} was cancelled while it waited", name=name)
-        asked_us, attempt.position, due_us, ticket = numbers
+        asked_us, attempt.position, due_us, ticket, *rests = numbers
         come_at = sent_at + due_us / 1e6
         if come_at < until:
             decision, now, come_at = yield from _wait(attempt, sent_at, asked_us, come_at, until)
@@ -134,19 +138,19 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
                 return decision
         if come_at >= until or now >= until:
             yield from cancel(attempt)
-            return _refused(0, come_at - now)
+            return _refused(min(rests, default=0), come_at - now, rests)
 
 
 def _decision(attempt: LimitAttempt, answer: Answer) -> Decision | None:
     """Return what a reply has decided; None if it has not. Raises QueueFull."""
     tag, *numbers = answer.fields
     if tag == b"admitted":
-        return Decision(True, numbers[1])
+        return Decision(True, numbers[1], rests=tuple(numbers[2:]))
     if tag == b"exceeded":
-        return Decision(True, numbers[1], max(MIN_RETRY_S, numbers[0] / 1e6), exceeded=True)
+        return Decision(True, numbers[1], max(MIN_RETRY_S, numbers[0] / 1e6), exceeded=True, rests=tuple(numbers[2:]))
     if tag == b"refused":
         attempt.rejected()
-        return _refused(numbers[1], numbers[0] / 1e6)
+        return _refused(numbers[1], numbers[0] / 1e6, numbers[2:])
     if tag == b"full":
         attempt.rejected()
         raise QueueFull(attempt.request.name, numbers[0])
@@ -156,8 +160,26 @@ def _decision(attempt: LimitAttempt, answer: Answer) -> Decision | None:
 def _take_rates(attempt: LimitAttempt, packed: bytes) -> None:
     """Ask under these rates from now on; under the caller's own, if there are none. Raises LimitExceeded."""
     attempt.request = request = attempt.request.under(read_limits(packed))
-    if request.cost > request.most:
-        raise LimitExceeded(request.name, request.most, request.cost)
+    if rate := request.too_much(request.cost):
+        raise LimitExceeded(request.name, rate.limit, rate.cost_of(request.cost), rate.metric or None)
+
+
+def remaining(request: LimitRequest, decision: Decision) -> dict[str, int]:
+    """Return how much more of each metric of a limiter is admitted after a decision."""
+    found = dict[str, int]()
+    is_paused = not decision.remaining and 0 not in decision.rests
+    for rate, rest in zip(request.rates, decision.rests, strict=False):
+        found[rate.metric] = 0 if is_paused else min(rest, found.get(rate.metric, rest))
+    # an operator may have set rates of other metrics
+    return {rate.metric: found.get(rate.metric, decision.remaining) for rate in request.own}
+
+
+def short(request: LimitRequest, decision: Decision) -> str | None:
+    """Return a metric that has too little left for a call that was refused; None if there is none."""
+    if decision.admitted:
+        return None
+    windows = zip(request.rates, decision.rests, strict=False)
+    return next((rate.metric for rate, rest in windows if rate.cost_of(request.cost) > rest), None) or None
 
 
 NEARLY_FULL = 10
@@ -194,7 +216,7 @@ def announce(request: LimitRequest) -> Steps[None]:
     yield request.announce()
 
 
-def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
+def settle(attempt: LimitAttempt, cost: Cost) -> Steps[None]:
     """Let an admission count for another cost; 0 takes it back."""
     yield from change(lambda: attempt.request.settle(attempt.token, cost, copies=attempt.copies))
 
@@ -240,14 +262,14 @@ def reset(request: LimitRequest) -> Steps[None]:
     yield from change(lambda: request.call("reset", until_us=answer.fields[1]))
 
 
-def periods(place: KeySet, slot: int | None) -> Steps[list[int]]:
-    """Return the periods in milliseconds under which a limiter has admitted something. In a cluster ``slot`` is its slot."""
-    begin, found, cursor = place.key("window:"), set[int](), b"0"
+def windows(place: KeySet, slot: int | None) -> Steps[list[Window]]:
+    """Return the windows in which a limiter has admitted something. In a cluster ``slot`` is its slot."""
+    begin, found, cursor = place.key("window:"), set[Window](), b"0"
     while True:
         args = (cursor, "MATCH", f"{begin}*", "COUNT", SCANNED)
         answer: Answer = yield Call(command("SCAN", len(args)), pack(args))._replace(slot=slot)
         cursor, keys = answer.reply
-        found |= {int(key.decode().removeprefix(begin)) for key in keys}
+        found |= {Window.read(key.decode().removeprefix(begin)) for key in keys}
         if cursor == b"0":
             return sorted(found)
 
@@ -265,36 +287,37 @@ def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
 def status(request: LimitRequest) -> Steps[LimiterStatus]:
     """Read how full the windows are, how many wait, how long a pause lasts, and the last change."""
     request, answer = yield from _inspect(request)
-    return read_status(answer.fields, [rate.per_ms for rate in request.rates], request.rates)
+    return read_status(answer.fields, [rate.window for rate in request.rates], request.rates)
 
 
 def read_status(
-    fields: Sequence[Any], periods: Sequence[int], rates: Sequence[Limit] = (), announced: bytes = b""
+    fields: Sequence[Any], windows: Sequence[Window], rates: Sequence[Limit] = (), announced: bytes = b""
 ) -> LimiterStatus:
-    """Make the status of a reply of ``limit_inspect`` for windows with these periods, the shortest first.
+    """Make the status of a reply of ``limit_inspect`` for these windows, in their order.
 
     Without ``rates`` it takes those that are set, or else those of the first waiter, or else the limits that a client has
-    announced for these periods. A limit that is not known is 0.
+    announced for these windows. A limit that is not known is 0.
     """
     from handfast.records import LimiterStatus, RateStatus
 
     _, now_us, waiting, paused_us, noted, set_rates, shown, first_us, first_rates = fields
-    windows = dict(zip(periods, zip(shown[::2], shown[1::2], strict=True), strict=True))
+    counts = dict(zip(windows, zip(shown[::2], shown[1::2], strict=True), strict=True))
     if not rates and not (rates := read_limits(set_rates or first_rates)):
-        known = {per_ms: limit for limit, per_ms in read_limits(announced)}
-        rates = [Limit(known.get(per_ms, 0), per_ms) for per_ms in periods]
+        known = {rate.window: rate.limit for rate in read_limits(announced)}
+        rates = [window.under(known.get(window, 0)) for window in windows]
     found = []
-    for limit, per_ms in rates:
-        used, reset_us = windows.get(per_ms, (0, 0))
-        found.append(RateStatus(limit, per_ms / 1000, used, max(0, limit - used), reset_us / 1e6))
+    for rate in rates:
+        used, reset_us = counts.get(rate.window, (0, 0))
+        left = max(0, rate.limit - used)
+        found.append(RateStatus(rate.limit, rate.per_ms / 1000, used, left, reset_us / 1e6, rate.metric))
     longest = max(0, now_us - first_us) / 1e6 if first_us else None
     paused_until = moment(now_us + paused_us) if paused_us else None
     return LimiterStatus(tuple(found), waiting, paused_us / 1e6, last_action(noted), longest, paused_until)
 
 
-def found(fields: Sequence[Any], periods: Sequence[int], announced: bytes) -> LimiterStatus | None:
+def found(fields: Sequence[Any], windows: Sequence[Window], announced: bytes) -> LimiterStatus | None:
     """Return the status of a limiter that a search has found; None if the server does not know it."""
-    status = read_status(fields, periods, (), announced)
+    status = read_status(fields, windows, (), announced)
     is_known = status.waiting or status.paused_for or status.last or any(rate.used for rate in status.rates)
     return status if is_known else None
 
@@ -320,5 +343,5 @@ def _wait(
             return None, woke_at, come_at
 
 
-def _refused(remaining: int, retry_after: float) -> Decision:
-    return Decision(False, remaining, max(MIN_RETRY_S, retry_after))
+def _refused(remaining: int, retry_after: float, rests: Sequence[int] = ()) -> Decision:
+    return Decision(False, remaining, max(MIN_RETRY_S, retry_after), rests=tuple(rests))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.keys import KeySet
-from handfast._engine.limits import announced
+from handfast._engine.limits import Window, announced
 from handfast._engine.names import INSPECTED, LIMITS, NamePattern, at_once, inspect_all, outcome
 from handfast._kinds import KINDS
 from handfast._protocol import limiting, once
@@ -48,8 +48,8 @@ class Place(NamedTuple):
     """Where a name is stored."""
 
     keys: KeySet
-    periods: Sequence[int] = ()
-    """Of a limiter, in milliseconds."""
+    windows: Sequence[Window] = ()
+    """Of a limiter."""
 
 
 class Search:
@@ -61,15 +61,15 @@ class Search:
 
     def __init__(self, pattern: NamePattern, listed: int, *, reads: bool = True, keeps: bool = True) -> None:
         self._pattern, self._listed, self._reads, self._keeps = pattern, listed, reads, keeps
-        self._limiters = dict[str, tuple[KeySet, set[int]]]()
-        """By the beginning of their keys, limiters and the periods of their windows: inspected at the end of a SCAN."""
+        self._limiters = dict[str, tuple[KeySet, set[Window]]]()
+        """By the beginning of their keys, limiters and their windows: inspected at the end of a SCAN."""
         self._announced = dict[str, bytes]()
         """By the beginning of their keys, the rates that clients have announced of limiters."""
         self._direct = [Place(keys) for keys in pattern.places()]
         """The places that need no SCAN."""
         self._seen = {place.keys.tag for place in self._direct}
         self.places = dict[tuple[str, str], Place | KeySet]()
-        """By kind and name, where each name that was found is stored, without periods its keys; empty with ``keeps=False``."""
+        """By kind and name, where each name that was found is stored, without windows its keys; empty with ``keeps=False``."""
         self.recorded = dict[str, KeySet]()
         """By the beginning of their keys, the keys of `once` with a record, `MOST_RECORDED` at most."""
         self.recorded_by_name = Counter[str]()
@@ -97,7 +97,7 @@ class Search:
         size = INSPECTED if slot is None else 1  # one call can't inspect names of several slots
         found = list[NameStatus]()
         if cursor == b"0":
-            places += [Place(keys, sorted(periods)) for keys, periods in self._limiters.values()]
+            places += [Place(keys, sorted(windows)) for keys, windows in self._limiters.values()]
             self._limiters.clear()
         for some in _together(places, size):
             found += yield from self._inspected(some)
@@ -114,15 +114,15 @@ class Search:
     def _new(self, keys: Sequence[bytes]) -> list[Place]:
         """Return the places that these keys show for the first time; limiters are kept for later."""
         places = []
-        for place, part, period in self._pattern.found(keys):
+        for place, part, window in self._pattern.found(keys):
             if part == "result" and not self._reads:
                 if place.tag not in self.recorded:
                     self.recorded_by_name[place.whole.name] += 1
                     if len(self.recorded) < MOST_RECORDED:
                         self.recorded[place.tag] = place
             elif place.kind == "limiter":
-                periods = self._limiters.setdefault(place.tag, (place, set()))[1]
-                periods |= set() if period is None else {period}
+                windows = self._limiters.setdefault(place.tag, (place, set()))[1]
+                windows |= set() if window is None else {window}
             elif place.tag not in self._seen:
                 self._seen.add(place.tag)
                 places.append(Place(place))
@@ -166,7 +166,7 @@ class Search:
     def _read(self, places: Sequence[Place]) -> Steps[list[NameStatus]]:
         """Inspect places in one call. Raises ServerRefused or an error of `_UNREADABLE` if a place can't be read."""
         answer: Answer = yield inspect_all(
-            [place.keys for place in places], self._listed, [place.periods for place in places]
+            [place.keys for place in places], self._listed, [place.windows for place in places]
         )
         found = list[NameStatus]()
         for place, fields in zip(places, [answer.reply] if len(places) == 1 else answer.reply, strict=True):
@@ -175,10 +175,10 @@ class Search:
                 record = yield from self._record(keys, fields)
             if keys.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
                 rates = yield from self._rates(keys)
-            status = _status(keys.kind, fields, place.periods, rates)
+            status = _status(keys.kind, fields, place.windows, rates)
             if status is not None or record is not None:
                 if self._keeps:
-                    self.places[keys.kind, keys.name] = place if place.periods else keys  # there may be very many
+                    self.places[keys.kind, keys.name] = place if place.windows else keys  # there may be very many
                 kind = cast("Kind", keys.kind)
                 found.append(NameStatus(kind, keys.name, status or read_status(fields, 1), record))
         return found
@@ -217,15 +217,15 @@ def _together(places: Sequence[Place], size: int) -> list[list[Place]]:
     return cut
 
 
-def _status(kind: str, fields: list[Any], periods: Sequence[int] = (), rates: bytes = b"") -> Any:
+def _status(kind: str, fields: list[Any], windows: Sequence[Window] = (), rates: bytes = b"") -> Any:
     """Read the reply of a script that inspects; None if the server does not know the name."""
     if kind in LIMITS:
         return read_status(fields, LIMITS[kind]) if any(fields[FENCE:GRANTS]) else None
-    return _reader(kind)(fields, periods, rates)
+    return _reader(kind)(fields, windows, rates)
 
 
 @cache
 def _reader(kind: str) -> Callable[..., Any]:
-    """Return the function ``found`` of a kind: it gets a reply, and of a limiter its periods and announced rates."""
+    """Return the function ``found`` of a kind: it gets a reply, and of a limiter its windows and announced rates."""
     reader: Callable[..., Any] = import_module(f"handfast._protocol.{KINDS[kind].reads}").found
     return reader

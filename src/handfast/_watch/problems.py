@@ -233,7 +233,8 @@ def _full(row: Row, now: float) -> Finding | None:
     full = max(filter(is_full, facts.rates), key=lambda rate: rate.used / rate.limit, default=None)
     if full is None or not facts.waiting or facts.stop is not None:
         return None
-    says = Label(row.name), f" has used {full.used:,} of {full.limit:,} in {full.per:g} s"
+    what = f" {full.metric}" if full.metric else ""
+    says = Label(row.name), f" has used {full.used:,} of {full.limit:,}{what} in {full.per:g} s"
     return Finding("warning", _harm(facts, now), says, (f"{_sentence(facts.waiting)}.",))
 
 

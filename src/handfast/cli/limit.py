@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,7 @@ from handfast.cli.supervision.signals import ENDING, Interrupted, Signals
 
 if TYPE_CHECKING:
     from handfast import Handfast
+    from handfast._engine.rates import Rates
 
 __all__ = ["command"]
 
@@ -39,21 +40,36 @@ Exit codes: that of COMMAND, or 0 without one; otherwise
   128+n  signal n ended the wait
 
 RATE is a number and a period: 10/s, 500/min, 1000/h, 20000/d, 1/100ms. Separated by semicolons, several hold together, as in
-'10/s; 500/min'. Give the same RATE wherever NAME is used: each request counts by its own.
+'10/s; 500/min'. Several metrics have names before them: 'requests: 500/min; tokens: 200000/min'; then a call counts 1 for
+requests, and for the others what --cost says. Give the same RATE wherever NAME is used: each request counts by its own.
 
 TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 """
 
 
-def parse_rate(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def parse_rate(_ctx: click.Context, _param: click.Parameter, value: str) -> Rates | dict[str, Rates]:
     """Check the rates as the library does."""
-    from handfast._engine.rates import read_rates
+    from handfast._engine.rates import read_metrics, read_rates, read_text
 
     try:
-        read_rates(value)
+        rates = read_text(value)
+        read_metrics(rates) if isinstance(rates, dict) else read_rates(rates)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    return value
+    return rates
+
+
+def parse_cost(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """Read what a call counts for, by metric; the empty text stands for a limiter without."""
+    found = dict[str, int]()
+    for value in values:
+        metric, _, number = value.rpartition("=")
+        if not (number.isascii() and number.isdecimal()):
+            raise click.BadParameter(f"{value!r} is neither a number nor METRIC=N")
+        found[metric] = int(number)
+    if "" in found and len(found) > 1:
+        raise click.BadParameter("give a number alone, or METRIC=N for each metric")
+    return found
 
 
 class LimitCommand(ProgramCommand):
@@ -70,7 +86,14 @@ class LimitCommand(ProgramCommand):
     metavar="TEXT",
     help="Count by itself what has this key, such as a user; repeatable.",
 )
-@click.option("--cost", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Count this one as N.")
+@click.option(
+    "--cost",
+    "costs",
+    multiple=True,
+    callback=parse_cost,
+    metavar="[METRIC=]N",
+    help="Count this one as N; where RATE has metrics, repeatable.  [default: 1]",
+)
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait if RATE is used up.")
 @click.option(
     "-w",
@@ -88,9 +111,9 @@ def command(
     /,
     *,
     name: str,
-    rate: str,
+    rate: Rates | dict[str, Rates],
     keys: tuple[str, ...],
-    cost: int,
+    costs: dict[str, int],
     nonblock: bool,
     wait: float | None,
     head_start: float,
@@ -110,8 +133,12 @@ def command(
         with Signals():
             with _connected(ctx, url, namespace) as client:
                 first, parts = read_shown("limiter", name)
-                limiter = client.limiter(first, rate)
+                limiter: Any = client.limiter(first, rate)
                 limiter = limiter.keyed(*parts, *keys) if parts or keys else limiter
+                has_metrics = isinstance(rate, dict)
+                if has_metrics == ("" in costs) and costs:
+                    raise ValueError(f"--cost must be {'METRIC=N, as RATE has metrics' if has_metrics else 'a number'}")
+                cost = costs if has_metrics else costs.get("", 1)
                 limiter.acquire(cost=cost, timeout=0.0 if nonblock else wait, head_start=head_start)
             # From here on a signal is kept back until its default action is restored, which ends this process.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -126,7 +153,7 @@ def _connected(ctx: click.Context, url: str, namespace: str) -> Iterator[Handfas
     """Lend a client. Its errors end the command with the exit code that says why."""
     from redis.exceptions import RedisError
 
-    from handfast import Handfast, HandfastError, QueueFull, RateLimited
+    from handfast import Handfast, HandfastError, LimitExceeded, QueueFull, RateLimited
 
     try:
         with Handfast(server_url(url), namespace=namespace) as client:
@@ -135,12 +162,15 @@ def _connected(ctx: click.Context, url: str, namespace: str) -> Iterator[Handfas
         raise click.UsageError(str(error), ctx) from None
     except RateLimited as error:
         within = f"within {error.timeout:g} s" if error.timeout else "now"
-        say(f"{error.name!r} admits no more {within}; try again in {span(ceil(10 * error.retry_after) / 10)}")
+        more = f"no more {error.metric}" if error.metric else "no more"
+        say(f"{error.name!r} admits {more} {within}; try again in {span(ceil(10 * error.retry_after) / 10)}")
         raise click.exceptions.Exit(BUSY) from None
     except QueueFull as error:
         say(f"the queue of {error.name!r} is full: {error.waiting} are waiting")
         raise click.exceptions.Exit(BUSY) from None
     except HandfastError as error:
+        if isinstance(error, LimitExceeded) and not error.is_set:
+            raise click.UsageError(str(error), ctx) from None
         say(str(error))
         raise click.exceptions.Exit(UNAVAILABLE) from None
     except (RedisError, OSError) as error:

@@ -130,7 +130,14 @@ def fields_of(row: Row, samples: Sequence[int]) -> dict[str, Any]:
         "silent": facts.silent,
         "stop": _stop(facts),
         "rates": [
-            [rate.per, rate.limit, rate.used, moment(row.at + rate.reset_after) if rate.used else 0, is_full(rate)]
+            [
+                rate.per,
+                rate.limit,
+                rate.used,
+                moment(row.at + rate.reset_after) if rate.used else 0,
+                is_full(rate),
+                rate.metric,
+            ]
             for rate in facts.rates
         ],
         "fence": facts.fence,

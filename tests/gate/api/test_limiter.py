@@ -13,6 +13,7 @@ import pytest
 import handfast
 from handfast import ClientClosed, Handfast, LimitExceeded, RateLimited, ServerRefused
 from handfast._api.sync import limiter as sync_limiter
+from handfast._api.sync import limits as sync_limits
 from handfast._drivers import driver as base
 from handfast._drivers.sync import driver, performing, session
 from handfast._protocol import limiting
@@ -779,7 +780,7 @@ def test_an_interrupt_at_any_point_leaves_nothing_behind(hf, raw, verb, waits):
     admission = run()  # what is made only once is made now
     if admission:
         admission.settle(cost=0)
-    within = [sync_limiter, base, driver, performing, limiting, session]
+    within = [sync_limiter, sync_limits, base, driver, performing, limiting, session]
     struck = 0
     for outcome in interrupt_everywhere(run, within=within):
         struck += outcome.how == "stopped"

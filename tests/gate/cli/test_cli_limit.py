@@ -49,6 +49,34 @@ def test_who_is_not_admitted_in_time_exits_75_and_does_not_wait(limit, hf, optio
     assert limiter.status().waiting == 0
 
 
+def test_metrics_have_costs_of_their_own_and_who_is_not_admitted_hears_which_is_short(limit, hf):
+    rates = "requests: 5/h; tokens: 1000/h"
+    assert done(limit(rates, "--cost", "tokens=900"))[0] == 0
+    code, _, err = done(limit(rates, "--cost", "tokens=200", "-n"))
+    assert code == 75
+    assert "'api' admits no more tokens now" in err
+    assert done(limit(rates))[0] == 0
+    status = hf.limiter("api", {"requests": "5/h", "tokens": "1000/h"}).status()
+    assert [rate.used for rate in status.rates] == [2, 900]
+
+
+@pytest.mark.parametrize(
+    ("rates", "costs", "said"),
+    [
+        ("tokens: 9/h", ["5"], "METRIC=N, as RATE has metrics"),
+        ("tokens: 9/h", ["tokens=10"], "a limit of 9 tokens, less than the 10 requested"),
+        ("tokens: 9/h", [], "a call must count for something"),
+        ("9/h", ["tokens=5"], "must be a number"),
+        ("9/h", ["tokens=5", "5"], "a number alone, or METRIC=N"),
+        ("9/h; tokens: 9/h", [], "stands before the first metric"),
+    ],
+)
+def test_a_cost_that_does_not_fit_the_rate_exits_64(limit, rates, costs, said):
+    code, _, err = done(limit(rates, *(word for cost in costs for word in ("--cost", cost))))
+    assert code == 64
+    assert said in err
+
+
 def test_the_command_runs_when_its_turn_comes(limit, hf):
     limiter = hf.limiter("api", "1/h")
     admission = limiter.acquire()

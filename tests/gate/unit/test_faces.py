@@ -116,6 +116,17 @@ def test_a_face_says_how_far_a_name_is(kind):
     assert text_of(one.face.says(one, one.facts), NOW) == SAYS[kind]
 
 
+def test_the_face_of_a_limiter_names_its_metrics():
+    rates = RateStatus(500, 60.0, 480, 20, 30.0, "requests"), RateStatus(0, 60.0, 9000, 0, 5.0, "tokens")
+    one = row("limiter", LimiterStatus(rates, 0))
+    assert (
+        text_of(one.face.says(one, one.facts), NOW) == "480/500 requests in 1m, 9,000 tokens in 1m used; no one waits"
+    )
+    assert [rate["metric"] for rate in one.face.summary(one)["rates"]] == ["requests", "tokens"]
+    assert [rate["metric"] for rate in row("limiter").face.summary(row("limiter"))["rates"]] == [None]
+    assert [rate[5] for rate in wire.fields_of(one, ())["rates"]] == ["requests", "tokens"]
+
+
 @kinds
 def test_a_face_answers_all_that_views_ask(kind):
     assert "waiting" in asked(row(kind))

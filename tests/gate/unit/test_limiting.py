@@ -254,7 +254,7 @@ def test_one_that_hears_of_other_rates_asks_again_under_those_and_says_that_they
     own = attempt.request
     effects, decision = perform(attempt, 105.0, answer(100.0, b"rates", SET), ADMITTED)
     assert decision.admitted
-    assert attempt.request.rates == ((3, 1000), (90, 60_000))
+    assert attempt.request.rates == (Limit(3, 1000), Limit(90, 60_000))
     assert effects == [own.acquire(TOKEN, 5.0), attempt.request.acquire(TOKEN, 5.0)]
     assert bulk(doubles(60_000, 5_000_000, 9, 0)) in effects[1].packed
     assert b"window:60000" in effects[1].packed

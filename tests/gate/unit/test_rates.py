@@ -10,8 +10,8 @@ import pytest
 
 from handfast import AsyncHandfast, Handfast, Rate
 from handfast._engine.keys import KeySet
-from handfast._engine.limits import Limit
-from handfast._engine.rates import rates_text, read_rates
+from handfast._engine.limits import Limit, Window, pack_limits, read_limits
+from handfast._engine.rates import rates_text, read_metrics, read_rates, read_text
 from handfast._engine.validate import key_parts
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -190,3 +190,74 @@ class Nothing(Enum):
 
 def test_a_number_and_its_text_are_the_same_part():
     assert key_parts((1, "1", -5, "x")) == ("1", "1", "-5", "x")
+
+
+# --- metrics
+
+TWO = (Limit(500, MINUTE, "requests"), Limit(200_000, MINUTE, "tokens"), Limit(9_000_000, DAY, "tokens"))
+
+
+def test_metrics_are_read_and_put_in_order():
+    found = read_metrics({"tokens": ["9000000/d", Rate(200_000, per=60)], "requests": "500/min"})
+    assert found == TWO
+    assert [str(rate.window) for rate in found] == ["requests:60000", "tokens:60000", "tokens:86400000"]
+
+
+MOST = tuple(Limit(10**9, period * DAY, letter * 20) for letter in "abcd" for period in (1, 31))
+
+
+@pytest.mark.parametrize("rates", [TWO, TWO[:1], MOST, (Limit(1, 1),), ()])
+def test_packed_rates_are_read_again_with_their_metrics(rates):
+    packed = pack_limits(rates)
+    assert tuple(read_limits(packed)) == rates
+    assert len(packed) <= 255, "one byte has its length"
+
+
+@pytest.mark.parametrize("packed", [b"x", b";requests", pack_limits(TWO) + b"!", pack_limits(TWO)[8:]])
+def test_what_are_no_packed_rates_is_refused(packed):
+    with pytest.raises(ValueError, match=r"are no rates|zip"):
+        read_limits(packed)
+
+
+def test_rates_with_metrics_are_written_as_a_command_reads_them():
+    text = "requests: 500/min; tokens: 200000/min; 9000000/d"
+    assert rates_text(TWO) == text
+    assert read_metrics(read_text(text)) == TWO
+    assert read_text("10/s; 5/min") == "10/s; 5/min"
+    with pytest.raises(ValueError, match="'5/s' stands before the first metric; write 'tokens: 5/s'"):
+        read_text("5/s; tokens: 5/min")
+
+
+@pytest.mark.parametrize(
+    ("rates", "error", "words"),
+    [
+        ({}, ValueError, "the number of metrics must be from 1 to 4, not 0"),
+        (dict.fromkeys("abcde", "1/s"), ValueError, "the number of metrics must be from 1 to 4, not 5"),
+        (dict.fromkeys("abc", "1/s; 1/min; 1/h"), ValueError, "the number of rates must be from 1 to 8, not 9"),
+        ({"Tokens": "1/s"}, ValueError, "a-z, 0-9 and _, and no digit first; not 'Tokens'"),
+        ({"2tokens": "1/s"}, ValueError, "no digit first"),
+        ({"t" * 21: "1/s"}, ValueError, "1 to 20 characters"),
+        ({"tokens\n": "1/s"}, ValueError, "1 to 20 characters"),
+        ({1: "1/s"}, TypeError, "the name of a metric must be a str, not 1"),
+        ({"tokens": {"x": "1/s"}}, TypeError, "rates with metrics stand alone"),
+        ({"tokens": 5}, TypeError, "rates must be a text"),
+        ({"tokens": "5"}, ValueError, "'5' is no rate"),
+    ],
+)
+def test_bad_metrics_are_refused(rates, error, words):
+    with pytest.raises(error, match=words):
+        read_metrics(rates)
+    with pytest.raises(error, match=words):
+        Handfast("redis://127.0.0.1:1").limiter("a", rates)
+
+
+def test_a_text_with_a_metric_is_refused_with_the_right_form():
+    with pytest.raises(ValueError, match=r"write metrics as a mapping: \{'tokens': '200000/min'\}"):
+        Handfast("redis://127.0.0.1:1").limiter("a", "tokens: 5/min")
+
+
+def test_a_window_is_read_from_its_key():
+    for window in (Window("", 60_000), Window("tokens", 1)):
+        assert Window.read(str(window)) == window
+    with pytest.raises(ValueError, match="is no window"):
+        Window.read("tokens:soon")

@@ -22,7 +22,9 @@ __all__ = ["AsyncObject", "undoing"]
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A", bound=BaseAttempt)
-S = TypeVar("S", bound="AsyncObject")
+
+
+S = TypeVar("S")
 
 
 def undoing(
@@ -30,12 +32,14 @@ def undoing(
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
     """Give a method an attempt, and undo the attempt if the call fails. Callers do not see this parameter.
 
+    The object has a driver, a request and the class of its attempts, as an `AsyncObject` has.
+
     The inner function below returns the result straight to the caller, so no interrupt comes in between. The method may
     return any awaitable.
     """
 
     @functools.wraps(method)
-    async def undone(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def undone(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         attempt: Any = self._driver.begin(self._attempts, self._request)
         try:
             return await method(self, attempt, *args, **kwargs)

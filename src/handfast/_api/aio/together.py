@@ -12,6 +12,8 @@ from typing import Any, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.limiter import AsyncAdmission, AsyncLimiter
+from handfast._api.aio.limits import AsyncAnyLimiter
+from handfast._api.aio.metric_limiter import AsyncMetricLimiter
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._api.blocks import Blocks
@@ -429,7 +431,14 @@ def take_together(
     """Check what is to be taken together."""
     found = list(limits)
     check_int(len(found), "the number of limits", MOST)
+    if sum(isinstance(one, AsyncAnyLimiter) for one in found) > 1:
+        raise ValueError(
+            "together() takes one limiter; for several metrics use one limiter with metrics: "
+            'limiter(name, {"requests": "500/min", "tokens": "200000/min"})'
+        )
     for place, one in enumerate(found):
+        if isinstance(one, AsyncMetricLimiter):
+            raise TypeError(f"{one!r} has metrics: be admitted within the block, by its admit(cost=…)")
         if isinstance(one, AsyncLimiter) and place < len(found) - 1:
             raise ValueError(
                 f"{one!r} must come last: an admission would be used up while the call waits for the others"

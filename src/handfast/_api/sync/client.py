@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast, get_args, overload
 from weakref import WeakSet
 
 from handfast._api import foreign
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from handfast._api.sync.group import Group
     from handfast._api.sync.latch import Latch
     from handfast._api.sync.limiter import Limiter
+    from handfast._api.sync.metric_limiter import MetricLimiter
     from handfast._api.sync.once import Once
     from handfast._api.sync.partition import Partition
     from handfast._api.sync.rwlock import ReadLock, WriteLock
@@ -484,6 +485,22 @@ class Handfast(Operations, BlockOnly, PublicObject):
 
         return take_together(self._driver, limits, timeout, self._nesting)
 
+    @overload
+    def limiter(  # type: ignore[overload-overlap]  # a mapping is an iterable of texts, too
+        self,
+        name: str,
+        rates: Mapping[str, str | Rate | Iterable[str | Rate]],
+        *_args: Never,
+        on_limit: OnLimit = "wait",
+        timeout: Duration | None = None,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
+        head_start: Duration = 0.0,
+        by: str | Iterable[str] | None = None,
+        enforce: bool = True,
+        **_options: Never,
+    ) -> MetricLimiter: ...
+
+    @overload
     def limiter(
         self,
         name: str,
@@ -496,12 +513,30 @@ class Handfast(Operations, BlockOnly, PublicObject):
         by: str | Iterable[str] | None = None,
         enforce: bool = True,
         **_options: Never,
-    ) -> Limiter:
+    ) -> Limiter: ...
+
+    def limiter(
+        self,
+        name: str,
+        rates: str | Rate | Iterable[str | Rate] | Mapping[str, str | Rate | Iterable[str | Rate]],
+        *_args: Never,
+        on_limit: OnLimit = "wait",
+        timeout: Duration | None = None,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
+        head_start: Duration = 0.0,
+        by: str | Iterable[str] | None = None,
+        enforce: bool = True,
+        **_options: Never,
+    ) -> Limiter | MetricLimiter:
         """Return the rate limiter of a name: so much in a period, first come first served. No I/O.
 
         Example:
             limiter = hf.limiter("openai", "10/s; 500/min")
             with limiter:
+                ...
+
+            gpt = hf.limiter("openai:gpt-5", {"requests": "500/min", "tokens": "200000/min"})
+            with gpt.admit(cost={"tokens": 2_400}) as admission:
                 ...
 
             @hf.limiter("login", "5/min", by="user", on_limit="raise")
@@ -513,7 +548,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
                 500/min"`` or ``"1/100ms"`` with the units ms, s, min, h and d or ``"10 per 2 hours"``, a `Rate`, or
                 several of these. A limit is from 1 to 1,000,000,000, a period from 1 ms to 31 days. A short period
                 paces calls; give large limits short periods, since the server keeps up to 100 bytes for each admission
-                of a period.
+                of a period. Or a mapping with such rates for each of 1 to 4 metrics, 8 rates at most, under all of which
+                a call has to fit: names of 1 to 20 characters a-z, 0-9 and _, such as ``requests`` and ``tokens``.
             on_limit: What ``with``, a decorator and ``acquire()`` do with a call that does not fit now: "wait" for its
                 turn, or "raise" RateLimited.
             timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or
@@ -528,7 +564,7 @@ class Handfast(Operations, BlockOnly, PublicObject):
                 clients: what is admitted this way counts for those that enforce, too.
 
         Returns:
-            The limiter. Nothing is counted yet.
+            The limiter: a `Limiter`, or with metrics a `MetricLimiter`. Nothing is counted yet.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -536,20 +572,25 @@ class Handfast(Operations, BlockOnly, PublicObject):
         """
         if _args or _options:
             raise unknown_options(self.limiter, _args, _options)
-        from handfast._api.sync.limiter import Limiter
         from handfast._engine.limits import LimitRequest
-        from handfast._engine.rates import read_rates
+        from handfast._engine.rates import read_metrics, read_rates
 
         if check_choice(on_limit, "on_limit", OnLimit) == "raise" and timeout is not None:
             raise ValueError("timeout has no use with on_limit='raise', which does not wait; leave one of them out")
         request = LimitRequest(
             KeySet(self._namespace, "limiter", name),
-            read_rates(rates),
+            read_metrics(rates) if isinstance(rates, Mapping) else read_rates(rates),
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=0.0 if on_limit == "raise" else wait_seconds(timeout),
             enforce=enforce,
             head_start_us=head_start_microseconds(head_start),
         )
+        if request.has_metrics:
+            from handfast._api.sync.metric_limiter import MetricLimiter
+
+            return MetricLimiter(self._driver, request, parameter_names(by))
+        from handfast._api.sync.limiter import Limiter
+
         return Limiter(self._driver, request, parameter_names(by))
 
     def debounce(

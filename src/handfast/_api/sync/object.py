@@ -23,7 +23,9 @@ __all__ = ["Object", "undoing"]
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A", bound=BaseAttempt)
-S = TypeVar("S", bound="Object")
+
+
+S = TypeVar("S")
 
 
 def undoing(
@@ -31,12 +33,14 @@ def undoing(
 ) -> Callable[Concatenate[S, P], R]:
     """Give a method an attempt, and undo the attempt if the call fails. Callers do not see this parameter.
 
+    The object has a driver, a request and the class of its attempts, as an `Object` has.
+
     The inner function below returns the result straight to the caller, so no interrupt comes in between. The method may
     return any awaitable.
     """
 
     @functools.wraps(method)
-    def undone(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def undone(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         attempt: Any = self._driver.begin(self._attempts, self._request)
         try:
             return method(self, attempt, *args, **kwargs)

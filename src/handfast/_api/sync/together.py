@@ -17,6 +17,8 @@ from handfast._api.foreign import unknown_options
 from handfast._api.nesting import Nesting
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.limiter import Admission, Limiter
+from handfast._api.sync.limits import AnyLimiter
+from handfast._api.sync.metric_limiter import MetricLimiter
 from handfast._api.sync.primitive import Primitive
 from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers.failures import OWN_ERRORS
@@ -417,7 +419,14 @@ def take_together(driver: SyncDriver, limits: Iterable[Any], timeout: Duration |
     """Check what is to be taken together."""
     found = list(limits)
     check_int(len(found), "the number of limits", MOST)
+    if sum(isinstance(one, AnyLimiter) for one in found) > 1:
+        raise ValueError(
+            "together() takes one limiter; for several metrics use one limiter with metrics: "
+            'limiter(name, {"requests": "500/min", "tokens": "200000/min"})'
+        )
     for place, one in enumerate(found):
+        if isinstance(one, MetricLimiter):
+            raise TypeError(f"{one!r} has metrics: be admitted within the block, by its admit(cost=…)")
         if isinstance(one, Limiter) and place < len(found) - 1:
             raise ValueError(
                 f"{one!r} must come last: an admission would be used up while the call waits for the others"

@@ -22,10 +22,12 @@
 --   newcomer's is the time, or one more than that of the last waiter, less its head start. A token that the queue has
 --   lost enters it by its ticket: before all that came later, and however many wait.
 -- wants is all that a record has behind its mark, as lib/turns.lua says: follows, cost, rates, and who requests it.
---   follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them. The cost is at most
---   each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
+--   follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them. Each cost is at most the
+--   limit. The rates are limit and per_ms each, in the order of `windows`, as doubles; of a limiter with metrics behind
+--   them `;`, and the metrics, separated by commas: empty for the metric of the rate before.
 -- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that
---   is refused also the time that all before it take at least. remaining is what the tightest rate admits after this.
+--   is refused also the time that all before it take at least. remaining is what the tightest rate admits after this. Of a
+--   limiter with metrics, the replies that say it, and `queued`, end with what each rate admits but for a pause.
 -- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or waiters that are gone were
 --   dropped, and others may be gone as well: send it again.
 -- rates: the numbers of others that are set, as `wants` has them, or none: then none are set any more. Send it again
@@ -66,25 +68,26 @@ local place = is_busy and redis.call('ZSCORE', queue, token)
 if place then
   redis.call('HDEL', waiting, '') -- changes nothing, passes at maxmemory, and so does the rest
 end
-local admitted_at = load_windows(token .. string.format(' %.0f', cost))
+local costs = metrics and metrics.costs_of(wants) or {cost, cost, cost, cost}
+local admitted_at = load_windows(token, costs)
 local others_count = set_rates and set_rates ~= rates or follows == 1 and not set_rates
 if admitted_at then
   if not others_count then
-    admit(token, cost, now) -- to windows that do not have it: evicted, or left out by a script that was cut off
+    admit(costs, now) -- to windows that do not have it: evicted, or left out by a script that was cut off
   end
-  return 'admitted ' .. struct.pack('<dd', admitted_at, remaining())
+  return 'admitted ' .. struct.pack('<dd', admitted_at, remaining()) .. (metrics and metrics.rests() or '')
 elseif others_count then
   return {'rates', set_rates or ''}
 elseif served_until then
-  return 'admitted ' .. struct.pack('<dd', served_until - REPEAT_MS * 1000, remaining()) -- and its message was lost
+  return 'admitted ' .. struct.pack('<dd', served_until - REPEAT_MS * 1000, remaining()) .. (metrics and metrics.rests() or '') -- and its message was lost
 end
 if not is_busy and ticket == 0 then
   -- The short way, without what a queue needs.
-  if fits(cost) then
-    admit(token, cost, now)
-    return 'admitted ' .. struct.pack('<dd', now, remaining())
+  if fits(costs) then
+    admit(costs, now)
+    return 'admitted ' .. struct.pack('<dd', now, remaining()) .. (metrics and metrics.rests() or '')
   elseif patience_us == 0 and not lapsed_left then
-    return 'refused ' .. struct.pack('<dd', due(cost) - now, remaining())
+    return 'refused ' .. struct.pack('<dd', due(costs) - now, remaining()) .. (metrics and metrics.rests() or '')
   end
 end
 
@@ -115,41 +118,41 @@ local is_first, due_first, goes_on = true, now, false
 if is_busy then
   is_first, due_first, goes_on = serve(token, false)
 end
-if patience_us < 0 and not (is_first and fits(cost)) then
-  local due_us = math.max(due_first, due(cost)) - now
-  admit(token, cost, now, 2)
-  return 'exceeded ' .. struct.pack('<dd', due_us, remaining())
+if patience_us < 0 and not (is_first and fits(costs)) then
+  local due_us = math.max(due_first, due(costs)) - now
+  admit(costs, now, nil, 2)
+  return 'exceeded ' .. struct.pack('<dd', due_us, remaining()) .. (metrics and metrics.rests() or '')
 end
-if is_first and fits(cost) then
+if is_first and fits(costs) then
   if place then
     leave_queue(token)
   end
-  admit(token, cost, now)
-  local left = remaining()
+  admit(costs, now)
+  local left, rests = remaining(), metrics and metrics.rests() or ''
   if place then
     serve(nil, true)
   end
-  return 'admitted ' .. struct.pack('<dd', now, left)
+  return 'admitted ' .. struct.pack('<dd', now, left) .. rests
 elseif goes_on or is_first and lapsed_left then
   return 'more '
 end
 
-local due_us, position = math.max(due_first, due(cost)) - now, nil
+local due_us, position = math.max(due_first, due(costs)) - now, nil
 if place then
   ticket = place
 else
   position = is_busy and redis.call('ZCARD', queue) or 0
   local least_us = due_us
-  for _, window in ipairs(windows) do
-    -- Those before it cost 1 each at least, and a period has a limit.
-    local periods = math.ceil((position + cost) / window.limit) - 1
+  for i, window in ipairs(windows) do
+    -- Those before it cost 1 each at least, unless there are metrics; and a period has a limit.
+    local periods = math.ceil(((metrics and 0 or position) + costs[i]) / window.limit) - 1
     least_us = math.max(least_us, periods * window.per_ms * 1000)
   end
   local is_full = position >= max_waiters
   if position > 0 and (is_full or least_us > math.max(patience_us, due_us)) and evict_waiters() then
     return 'more '
   elseif patience_us == 0 or least_us > patience_us then
-    return 'refused ' .. struct.pack('<dd', least_us, remaining())
+    return 'refused ' .. struct.pack('<dd', least_us, remaining()) .. (metrics and metrics.rests() or '')
   elseif is_full then
     return 'full ' .. struct.pack('<d', position)
   end
@@ -157,4 +160,4 @@ else
 end
 enter_queue(token, ticket, wants, wait_ms, place, is_first and now + due_us)
 position = position or redis.call('ZRANK', queue, token)
-return 'queued ' .. struct.pack('<dddd', now, position, due_us, ticket)
+return 'queued ' .. struct.pack('<dddd', now, position, due_us, ticket) .. (metrics and metrics.rests() or '')

@@ -28,7 +28,7 @@
 -- @include clock
 
 local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local by, why, rates, cost = ARGV[2], ARGV[3], ARGV[4], 0
+local by, why, rates = ARGV[2], ARGV[3], ARGV[4]
 local pause_ms, shown_us = struct.unpack('<dd', ARGV[1])
 
 -- @include settings
@@ -55,7 +55,7 @@ if shown_us > 0 and left_us > 0 and paused_until ~= shown_us then
 end
 require_act_rights()
 redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
-load_windows('') -- before the pause ends: Redis 6.2 may refuse this for a right
+load_windows() -- before the pause ends: Redis 6.2 may refuse this for a right
 if paused_until > 0 then
   if left_us > 0 then
     redis.call('HSET', settings, 'last', note('resume', by, why)) -- first: a script that was cut off is sent again

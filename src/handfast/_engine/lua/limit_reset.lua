@@ -21,7 +21,7 @@
 -- @include clock
 
 local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local rates, cost = ARGV[2], 0
+local rates = ARGV[2]
 local until_us = struct.unpack('<d', ARGV[1])
 
 -- @include settings
@@ -34,6 +34,6 @@ local until_us = struct.unpack('<d', ARGV[1])
 load_settings()
 require_act_rights()
 redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
-load_windows('', until_us)
+load_windows(nil, nil, until_us)
 local _, _, goes_on = serve(nil, true)
 return 'reset ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)

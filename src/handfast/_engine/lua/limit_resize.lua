@@ -23,7 +23,7 @@
 -- @include clock
 
 local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local by, why, rates, cost = ARGV[2], ARGV[3], ARGV[4], 0
+local by, why, rates = ARGV[2], ARGV[3], ARGV[4]
 
 -- @include settings
 -- @include window
@@ -48,6 +48,6 @@ else
   end
   set_rates = false
 end
-load_windows('')
+load_windows()
 local _, _, goes_on = serve(nil, true)
 return 'resized ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)

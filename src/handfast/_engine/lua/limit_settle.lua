@@ -1,12 +1,13 @@
 -- limit_settle: let an admission count for what it really cost; or with 0 undo it, and leave the queue.
 --
 -- KEYS queue waiting tombstones settings windows...
--- ARGV token costs rates
+-- ARGV token costs rates changes...
 -- PACK costs <ddd cost new_cost copies
 -- REPLY settled more
 -- ALONE settled 0
 --
--- cost is what it counts for until now. copies is 1 if its acquire
+-- cost is what it counts for until now; new_cost is 0 to take it back. Of a limiter with metrics cost is 0, new_cost 1 unless
+--   it is taken back, and one more argument has old and new cost for each window, as doubles. copies is 1 if its acquire
 -- was sent more than once, so that one may still arrive. rates is as in limit_acquire.
 -- more is 1 when 500 admissions that have lapsed were dropped, and others are left, or 100 waiters that are gone: send
 --   it again.
@@ -29,13 +30,21 @@ local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
 -- @include over
 -- @include turns
 
+local costs, new_costs = {cost, cost, cost, cost}, {new_cost, new_cost, new_cost, new_cost}
+local is_less = new_cost < cost
+if metrics then
+  for i = 1, #KEYS - 4 do
+    costs[i], new_costs[i] = struct.unpack('<dd', ARGV[4], 16 * i - 15)
+    is_less = is_less or new_costs[i] < costs[i]
+  end
+end
 load_settings()
 local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
 leave_queue(token)
 if new_cost == 0 or copies == 1 then
   remember(token)
 end
-local admitted_at = load_windows(token .. string.format(' %.0f', cost))
-change(token, cost, new_cost)
-local _, _, goes_on = serve(nil, was_first or admitted_at and new_cost < cost)
+local admitted_at = load_windows(token, costs)
+change(token, costs, new_cost > 0 and new_costs or nil)
+local _, _, goes_on = serve(nil, was_first or admitted_at and is_less)
 return 'settled ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)

@@ -75,7 +75,7 @@ class LimiterFace(Face[LimiterStatus]):
 
     def summary(self, found: Seen[LimiterStatus]) -> dict[str, Any]:
         status = found.status
-        rates = [asdict(rate) | {"limit": rate.limit or None} for rate in status.rates]
+        rates = [asdict(rate) | {"limit": rate.limit or None, "metric": rate.metric or None} for rate in status.rates]
         for rate in rates:
             rate["remaining"] = rate["remaining"] if rate["limit"] else None
         queue = {"waiting": status.waiting, "longest_wait": status.longest_wait}
@@ -91,7 +91,7 @@ def pause_version(status: LimiterStatus) -> str:
 
 
 def _used(rates: Sequence[RateStatus]) -> Sentence:
-    """Return how much is used: ``480/500 in 1m, 90/1,000 in 1h``."""
+    """Return how much is used: ``480/500 in 1m, 90/1,000 in 1h``, ``90/1,000 tokens in 1m``."""
     found: Sentence = ()
     for rate in rates:
         found = (*found, *((", ",) if found else ()), *_share(rate))
@@ -99,7 +99,8 @@ def _used(rates: Sequence[RateStatus]) -> Sentence:
 
 
 def _share(rate: RateStatus) -> Sentence:
-    return f"{rate.used:,}{f'/{rate.limit:,}' if rate.limit else ''} in ", Period(rate.per)
+    of, what = f"/{rate.limit:,}" if rate.limit else "", f" {rate.metric}" if rate.metric else ""
+    return f"{rate.used:,}{of}{what} in ", Period(rate.per)
 
 
 FACE = LimiterFace()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast._kinds import MAX_PERMITS
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S, ROUNDED_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_length, span
@@ -23,7 +24,8 @@ from handfast.cli.operate.looking import (
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
-    from handfast import Handfast, Limiter
+    from handfast import Handfast, Limiter, MetricLimiter
+    from handfast._engine.limits import Window
 
 __all__ = ["pause", "reset", "resize", "resume"]
 
@@ -99,8 +101,11 @@ def resize(**given: Any) -> None:
     """Set the rates of the limiter NAME for all, or the permits of the semaphore NAME.
 
     RATES is as for `handfast limit`, such as '10/s; 500/min', and counts whatever rates callers bring; 'none' lets them use
-    their own again. A number stands for the permits of a semaphore.
+    their own again. Name every metric that callers count, as in 'requests: 500/min; tokens: 400000/min'. A number stands for
+    the permits of a semaphore.
     """
+    from handfast._engine.rates import read_text
+
     rates = given["rates"]
     with _client(given) as client:
         if re.fullmatch(r"[0-9]+", rates):
@@ -111,8 +116,8 @@ def resize(**given: Any) -> None:
             click.echo(f"semaphore {given['name']!r} has {int(rates):,} permit{'s' * (rates != '1')}")
             return
         everyones = rates == "none"
-        limiter = _limiter(client, given, ANY_RATE if everyones else rates)
-        limiter.resize(None if everyones else rates, reason=given["reason"])
+        limiter: Any = _limiter(client, given, ANY_RATE if everyones else rates)
+        limiter.resize(None if everyones else read_text(rates), reason=given["reason"])
         said = "has the rates that its callers bring" if everyones else f"admits {rates}"
         _done(client, given, "resize", said, rates="" if everyones else rates)
 
@@ -125,25 +130,29 @@ def reset(**given: Any) -> None:
     For a user who was locked out. A pause goes on, and rates that were set stay. Looks through all keys of the server for
     the periods of NAME.
     """
+    from handfast._engine.rates import rates_text
+
     with _client(given) as client:
-        periods = _periods(client, given)
-        for period in periods:
-            _limiter(client, given, f"1000000000/{period}ms").reset()
-        _done(client, given, "reset", "counts from zero" if periods else "has admitted nothing lately")
+        windows = _windows(client, given)
+        for window in windows:
+            _limiter(client, given, rates_text([window.under(MAX_PERMITS)])).reset()
+        _done(client, given, "reset", "counts from zero" if windows else "has admitted nothing lately")
 
 
 def _client(given: dict[str, Any]) -> Any:
     return connected(given["url"], namespace=given["namespace"], label=given["label"] or operator())
 
 
-def _limiter(client: Handfast, given: dict[str, Any], rates: str) -> Limiter:
+def _limiter(client: Handfast, given: dict[str, Any], rates: str) -> Limiter | MetricLimiter:
+    from handfast._engine.rates import read_text
+
     found = named("limiter", given)
-    limiter = client.limiter(found.name, rates)
+    limiter = client.limiter(found.name, read_text(rates))
     return limiter.keyed(*found.parts) if found.parts else limiter
 
 
-def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
-    """Return the periods of the rates under which a limiter has admitted something, in milliseconds."""
+def _windows(client: Handfast, given: dict[str, Any]) -> list[Window]:
+    """Return the windows in which a limiter has admitted something."""
     from handfast._engine.keys import KeySet
     from handfast._engine.slots import slot_of_key
     from handfast._protocol import limiting
@@ -152,7 +161,7 @@ def _periods(client: Handfast, given: dict[str, Any]) -> list[int]:
     _, name, parts = named("limiter", given)
     place = KeySet(given["namespace"], "limiter", name, parts)
     slot = slot_of_key(place.tag.encode()) if driver.is_cluster else None
-    return driver.look(limiting.periods(place, slot), place.name)
+    return driver.look(limiting.windows(place, slot), place.name)
 
 
 def _done(client: Handfast, given: dict[str, Any], what: str, said: str, **values: Any) -> None:

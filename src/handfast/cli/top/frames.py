@@ -62,7 +62,7 @@ MOST_NAME = 40
 """Columns of a name, before the picture of its queue grows."""
 
 FIGURES = 22
-"""Columns of the figures of a rate."""
+"""Columns of the figures of a rate without a metric."""
 
 MOST_GATES = 8
 """Permits in a picture."""
@@ -317,26 +317,28 @@ class Screen:
         return found
 
     def _limits(self, columns: int, room: int, now: float) -> list[Line]:
-        rest = max(12, columns - FIGURES - 25)
+        rows = self.rows()
+        metrics = [rate.metric for row in rows for rate in row.facts.rates if rate.metric]
+        figures = FIGURES + max((1 + len(metric) for metric in metrics), default=0)
+        rest = max(12, columns - figures - 25)
         size = min(24, rest // 3)
         name = min(40, rest - size)
         queue, wait, pause = (
             fit(head, width, right=True) for head, width in (("QUEUE", 6), ("WAITED", 7), ("PAUSED", 7))
         )
-        heads = f" {fit('LIMITER', name)} {fit('USED', size + FIGURES)} {queue} {wait} {pause}"
+        heads = f" {fit('LIMITER', name)} {fit('USED', size + figures)} {queue} {wait} {pause}"
         found: list[Line] = [[Cell(heads, DIM)]]
-        rows = self.rows()
         space = self._scroll(rows, room - 1)
         for row in rows[self.first : self.first + space]:
-            found += self._limiter(row, name, size, now)
+            found += self._limiter(row, name, size, figures, now)
         return [*found[: room - 1], *self._rest(rows, space, "No limiter has admitted anything lately.")]
 
-    def _limiter(self, row: Row, name: int, size: int, now: float) -> Iterator[Line]:
+    def _limiter(self, row: Row, name: int, size: int, figures: int, now: float) -> Iterator[Line]:
         facts = row.facts
         for number, rate in enumerate(facts.rates or (None,)):
             mark = Cell("▌" if row.key == self.marked else " ", BLUE)
             cells = [mark, Cell(fit(printable(row.name) if number == 0 else "", name), BOLD), Cell(" ")]
-            cells += _bar(rate, size)
+            cells += _bar(rate, size, figures)
             if number == 0:
                 cells += [Cell(" "), Cell(fit(_number(facts.waiting), 6, right=True), BOLD)]
                 paused = None if facts.stop is None else facts.stop.until
@@ -478,17 +480,18 @@ def _queue(row: Row, width: int) -> Iterator[Cell]:
     yield Cell(fit(f"+{rest:,}" if rest > 0 else "", width - len(shown)), DIM)
 
 
-def _bar(rate: RateStatus | None, size: int) -> list[Cell]:
-    """Return how much of a rate is used: a bar and figures."""
+def _bar(rate: RateStatus | None, size: int, figures: int) -> list[Cell]:
+    """Return how much of a rate is used: a bar, and figures in so many columns."""
     if rate is None:
-        return [Cell(" " * (size + FIGURES))]
+        return [Cell(" " * (size + figures))]
+    what = f" {rate.metric}" if rate.metric else ""
     if not rate.limit:
-        return [Cell(fit(f"{rate.used:,} in {period(rate.per)}, limit not known", size + FIGURES), DIM)]
+        return [Cell(fit(f"{rate.used:,}{what} in {period(rate.per)}, limit not known", size + figures), DIM)]
     share = rate.used / rate.limit
     filled = min(size, round(share * size))
     color = YELLOW if is_full(rate) else BLUE
-    figures = f" {rate.used:,}/{rate.limit:,} in {period(rate.per)}"
-    return [Cell("█" * filled, color), Cell("░" * (size - filled), DIM), Cell(fit(figures, FIGURES))]
+    text = f" {rate.used:,}/{rate.limit:,}{what} in {period(rate.per)}"
+    return [Cell("█" * filled, color), Cell("░" * (size - filled), DIM), Cell(fit(text, figures))]
 
 
 def _more(count: int) -> list[Line]:

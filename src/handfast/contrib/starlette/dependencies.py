@@ -100,10 +100,10 @@ def limited(
         check_field(field)
     CHECKS.limiter(name, rates)
     limiter_of = MadeFor[AsyncHandfast, AsyncLimiter](lambda hf: hf.limiter(name, rates))
-    check_int(cost, "cost", min(limit for limit, _ in limits))
+    check_int(cost, "cost", min(rate.limit for rate in limits))
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
     # The draft knows whole seconds alone.
-    whole = [(limit, per_ms // 1000) for limit, per_ms in limits if per_ms % 1000 == 0]
+    whole = [(rate.limit, rate.per_ms // 1000) for rate in limits if rate.per_ms % 1000 == 0]
     names = [label] if len(limits) == 1 else [f"{label}-{per_s}s" for _, per_s in whole]
     policy = ", ".join(f'"{each}";q={limit};w={per_s}' for each, (limit, per_s) in zip(names, whole, strict=False))
 

@@ -73,7 +73,7 @@ function fillCard(card, row) {
   pause.title = obstacle("pause") && `${obstacle("pause")} In a shell: ${command(stop ? "resume" : "pause", row)}`;
   pause.onclick = () => act(stop ? "resume" : "pause", row);
   const make = () => h("div", "rate", h("span"), h("span", "soft"), bar());
-  list(rates, row.rates ?? [], ([per]) => per, make, (element, rate) => fillRate(element, rate, row.waiting));
+  list(rates, row.rates ?? [], ([per, , , , , metric]) => `${metric} ${per}`, make, (element, rate) => fillRate(element, rate, row.waiting));
   const [waiting, first] = foot.children;
   foot.hidden = !row.waiting;
   set(waiting, `${count(row.waiting ?? 0)} waiting`);
@@ -82,10 +82,11 @@ function fillCard(card, row) {
 }
 
 function fillRate(element, rate, waiting) {
-  const [per, limit, used, over] = rate;
+  const [per, limit, used, over, , metric] = rate;
+  const what = metric && ` ${metric}`;
   const [text, free, its] = element.children;
-  if (limit) set(text, `${count(used)} of ${count(limit)} in ${period(per)}`);
-  else set(text, `${count(used)} in ${period(per)}; each client brings its own limit`);
+  if (limit) set(text, `${count(used)} of ${count(limit)}${what} in ${period(per)}`);
+  else set(text, `${count(used)}${what} in ${period(per)}; each client brings its own limit`);
   const isShown = used && over > now() && !waiting; // those who wait take what is free
   free.hidden = !isShown;
   if (isShown && !free.firstElementChild) free.append("all free in ", timer(over));

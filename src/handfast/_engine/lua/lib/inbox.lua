@@ -14,9 +14,9 @@ local function has_subscriber(inbox)
   return redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
 end
 
--- Publish a grant. One of no length makes the waiter ask again.
-local function publish(token, inbox, its_fence, lease_us)
-  local message = 'granted ' .. token .. ' ' .. struct.pack('<ddd', its_fence, now, lease_us)
+-- Publish a grant, with more doubles behind it if need be. One of no length makes the waiter ask again.
+local function publish(token, inbox, its_fence, lease_us, more)
+  local message = 'granted ' .. token .. ' ' .. struct.pack('<ddd', its_fence, now, lease_us) .. (more or '')
   if string.find(inbox, '{') then
     redis.call('SPUBLISH', inbox, message) -- @allow too-new: see above
   else

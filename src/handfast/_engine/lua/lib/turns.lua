@@ -1,6 +1,6 @@
 -- turns: the queue of a limiter, which is served first come, first served.
 --
--- USES now queue waiting rates set_rates windows remaining fits admit due has_subscriber publish remember
+-- USES now queue waiting rates set_rates windows metrics remaining fits admit due has_subscriber publish remember
 -- GIVES enter_queue leave_queue read_record evict_waiters serve
 --
 -- The sorted set `queue` has the tokens of the waiters, with their tickets. The hash `waiting` has a record of each:
@@ -10,7 +10,8 @@
 --
 -- mark is the end of the wait-lease in microseconds. comes_at is when it asks again if it is the first waiter: by a
 -- message, or by its last reply; infinite if not. follows is 1 if the rates are those that were set when
--- it asked, and not its client's own. All but mark and comes_at comes from the client in one piece.
+-- it asked, and not its client's own. Of a limiter with metrics cost is 0, and the word `costs` lists those of each window.
+-- All but mark and comes_at comes from the client in one piece.
 -- A token without a record is no waiter. So the record goes first, and comes last.
 
 local COST_AT = 17 -- behind mark and comes_at: what comes from the client
@@ -93,8 +94,9 @@ local function serve_head(head, moved, is_last, served)
   end
   local they_count = its_rates == set_rates or not set_rates and follows == 0
   local is_alike = its_rates == rates and they_count
-  local its_due = is_alike and due(cost) or comes_at < math.huge and math.max(now, comes_at) or now
-  if not moved and remaining() == 0 then
+  local costs = is_alike and metrics and metrics.costs_of(record) or {cost, cost, cost, cost}
+  local its_due = is_alike and due(costs) or comes_at < math.huge and math.max(now, comes_at) or now
+  if not moved and remaining() == 0 and not metrics then
     return false, its_due
   end
   if not has_subscriber(inbox) then
@@ -102,11 +104,11 @@ local function serve_head(head, moved, is_last, served)
     return true
   elseif not is_alike then
     return await_head(head, record, inbox, comes_at, moved)
-  elseif fits(cost) and not is_last then
+  elseif fits(costs) and not is_last then
     leave_queue(head)
-    admit(head, cost, now)
+    admit(costs, now, head)
     served[#served + 1] = '!' .. head
-    publish(head, inbox, remaining(), 1)
+    publish(head, inbox, remaining(), 1, metrics and metrics.rests())
     return true
   elseif moved then
     publish(head, inbox, its_due, 0)

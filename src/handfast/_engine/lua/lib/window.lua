@@ -1,10 +1,13 @@
 -- window: what was admitted within the last period under each rate of a limiter.
 --
--- USES now cost rates paused_until
--- GIVES windows lapsed_left load_windows remaining fits admit change due
+-- USES now rates paused_until
+-- GIVES windows metrics lapsed_left load_windows remaining fits admit change due
 --
 -- A window is a sorted set with the period of its rate in its name. Each admission is a member, `<token> <cost>`, whose
 -- score is its time. The member `=` has the sum of all costs for its score, below zero: so it is the first one.
+--
+-- `costs` are those of one request, in the order of the windows: equal, unless the limiter has metrics. Then the names of
+-- these stand behind the numbers of `rates`, and a cost may be 0: such a member is kept for a settling.
 --
 -- One command adds an admission and sets the sum. One command removes admissions and the sum, which is then written
 -- again: a window without it is one whose script was cut off there, and is added up. A window has one key, so an
@@ -13,28 +16,33 @@
 -- In a pause nothing fits: `paused_until` is its end, or 0.
 
 local windows = {}
+local metrics = #rates > 16 * (#KEYS - 4) and {} or nil
 local lapsed_left = false -- whether there is more that has lapsed than one call drops
 
 -- @include costs
 
 -- A window that is empty has no sum, and no key.
 local function save_sum(window)
-  if window.used > 0 then
+  if window.used > 0 or metrics and redis.call('EXISTS', window.key) == 1 then
     redis.call('ZADD', window.key, -window.used, '=')
   end
 end
 
--- Read the windows, and drop admissions that have lapsed, or all until `until_us`. Returns when `member` was admitted, if
--- a window has it.
-local function load_windows(member, until_us)
+-- Read the windows, and drop admissions that have lapsed, or all until `until_us`. Returns when the token was admitted
+-- for these costs, if one is given and a window has it.
+local function load_windows(token, costs, until_us)
   local MAX_DROPPED = 500 -- of each window; the next call goes on (invariant 13)
   local NUMBERS = 16 -- bytes of a rate: limit and per_ms
-  local admitted_at
-  for i = 1, #rates / NUMBERS do
+  local member, cost, admitted_at = '', nil, nil
+  for i = 1, #KEYS - 4 do
     local key, limit, per_ms = KEYS[4 + i], struct.unpack('<dd', rates, NUMBERS * (i - 1) + 1)
+    if costs and costs[i] ~= cost then
+      cost = costs[i]
+      member = token .. string.format(' %.0f', cost)
+    end
     local sum, at = unpack(redis.call('ZMSCORE', key, '=', member))
     local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
-    local window = {key = key, limit = limit, per_ms = per_ms, used = used, at = tonumber(at)}
+    local window = {key = key, limit = limit, per_ms = per_ms, used = used, at = tonumber(at), member = member}
     if not sum then
       save_sum(window)
     end
@@ -62,9 +70,9 @@ local function load_windows(member, until_us)
     window.has_it = window.at or has_lapsed
     is_whole = is_whole and window.has_it
   end
-  for _, window in ipairs(windows) do
+  for i, window in ipairs(windows) do
     if not is_whole and window.has_it and not (window.at and window.at > now - window.per_ms * 1000) then
-      window.has_it = window.used + cost > window.limit -- it counts from now on, so it is added where it fits
+      window.has_it = window.used + costs[i] > window.limit -- it counts from now on, so it is added where it fits
     end
   end
   return admitted_at
@@ -80,43 +88,47 @@ local function remaining()
 end
 
 -- Whether so much more fits under every rate.
-local function fits(cost)
+local function fits(costs)
   if paused_until > now then
     return false
   end
-  for _, window in ipairs(windows) do
-    if window.used + cost > window.limit then
+  for i, window in ipairs(windows) do
+    if window.used + costs[i] > window.limit then
       return false
     end
   end
   return true
 end
 
--- Add an admission to every window that does not have it; if it may exceed the limits, up to so many `times` each of
--- them. A script that was cut off may have left out the TTL.
-local function admit(token, cost, at, times)
-  local member = token .. string.format(' %.0f', cost)
-  for _, window in ipairs(windows) do
-    if not window.has_it and not (times and window.used + cost > times * window.limit) then
-      window.used = window.used + cost
-      redis.call('ZADD', window.key, -window.used, '=', at, member)
+-- Add an admission, of the token that was looked for or of another one, to every window that does not have it; if it may
+-- exceed the limits, up to so many `times` each of them. A script that was cut off may have left out the TTL.
+local function admit(costs, at, token, times)
+  for i, window in ipairs(windows) do
+    local used, member = window.used + costs[i], window.member
+    if token then
+      member = token .. string.format(' %.0f', costs[i])
+    end
+    if not window.has_it and not (times and used > times * window.limit) then
+      window.used = used
+      redis.call('ZADD', window.key, -used, '=', at, member)
     end
     redis.call('PEXPIRE', window.key, window.per_ms + 1000) -- a second more than it needs
   end
 end
 
--- Let the admission that was looked for have another cost in every window that has it; 0 takes it back. Both costs
--- count until the old one is gone.
-local function change(token, cost, new_cost)
-  local member, new_member = token .. string.format(' %.0f', cost), token .. string.format(' %.0f', new_cost)
-  for _, window in ipairs(windows) do
-    if new_cost ~= cost and window.at and window.at > now - window.per_ms * 1000 then
-      if new_cost > 0 and not redis.call('ZSCORE', window.key, new_member) then
+-- Let the admission that was looked for have other costs in every window that has it; or without `new_costs` take it
+-- back. Both costs of a window count until the old one is gone.
+local function change(token, costs, new_costs)
+  for i, window in ipairs(windows) do
+    local new_cost = new_costs and new_costs[i]
+    if new_cost ~= costs[i] and window.at and window.at > now - window.per_ms * 1000 then
+      local new_member = new_cost and token .. string.format(' %.0f', new_cost)
+      if new_cost and not redis.call('ZSCORE', window.key, new_member) then
         window.used = window.used + new_cost
         redis.call('ZADD', window.key, -window.used, '=', window.at, new_member)
       end
-      window.used = window.used - cost
-      redis.call('ZREM', window.key, '=', member)
+      window.used = window.used - costs[i]
+      redis.call('ZREM', window.key, '=', window.member)
       save_sum(window)
     end
     window.has_it = false
@@ -136,21 +148,21 @@ end
 
 -- The earliest time at which so much more may fit under every rate, after the pause: `now`, if it does. Where costs
 -- differ and more than 100 admissions have to lapse before, it is too early, and the next call tells another time.
-local function due(cost)
+local function due(costs)
   local MAX_ADDED_UP = 100 -- (invariant 13)
   local when = math.max(now, paused_until)
-  for _, window in ipairs(windows) do
-    local excess, at = window.used + cost - window.limit, nil
+  for i, window in ipairs(windows) do
+    local excess, at = window.used + costs[i] - window.limit, nil
     if excess > 0 then
       if tonumber(redis.call('ZRANGE', window.key, -1, -1, 'WITHSCORES')[2]) > now then
         redate(window)
       end
-      if redis.call('ZCARD', window.key) - 1 == window.used then -- all costs are 1
+      if not metrics and redis.call('ZCARD', window.key) - 1 == window.used then -- all costs are 1
         at = redis.call('ZRANGE', window.key, excess, excess, 'WITHSCORES')[2]
       else
         local oldest = redis.call('ZRANGE', window.key, 1, MAX_ADDED_UP, 'WITHSCORES')
-        for i = 1, #oldest, 2 do
-          excess, at = excess - cost_of(oldest[i]), oldest[i + 1]
+        for j = 1, #oldest, 2 do
+          excess, at = excess - cost_of(oldest[j]), oldest[j + 1]
           if excess <= 0 then
             break
           end
@@ -160,4 +172,25 @@ local function due(cost)
     end
   end
   return when
+end
+
+if metrics then
+  -- The costs of a request: the word `costs` of its record.
+  function metrics.costs_of(record)
+    local WORDS_AT = 17 -- behind two numbers at least
+    local costs = {}
+    for cost in string.gmatch(string.match(record, ' costs=([%d,]+)', WORDS_AT), '%d+') do
+      costs[#costs + 1] = tonumber(cost)
+    end
+    return costs
+  end
+
+  -- How much more each rate admits but for a pause, packed.
+  function metrics.rests()
+    local texts = {}
+    for i, window in ipairs(windows) do
+      texts[i] = struct.pack('<d', math.max(0, window.limit - window.used))
+    end
+    return table.concat(texts)
+  end
 end

@@ -1,0 +1,266 @@
+"""A rate limiter of several metrics, such as requests and tokens: a call fits under all of them, or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Never, cast
+
+from handfast._api.aio.limits import AsyncAdmitting, AsyncAnyAdmission, AsyncAnyLimiter
+from handfast._api.aio.object import undoing
+from handfast._api.foreign import unknown_options
+from handfast._engine.limits import LimitRequest
+from handfast._engine.validate import head_start_microseconds, reply_seconds, wait_seconds
+from handfast._naming import name_publicly
+from handfast._protocol import limiting
+from handfast.arguments import Duration
+from handfast.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from handfast._engine.rates import Rates
+
+__all__ = ["AsyncMetricAdmission", "AsyncMetricLimiter"]
+
+
+class AsyncMetricAdmission(AsyncAnyAdmission):
+    """What a limiter with metrics has decided about one call. It is true if the call was admitted.
+
+    Example:
+        admission = await gpt.try_acquire(cost={"tokens": 2_400})
+        if not admission:
+            return f"too few {admission.metric}; try again after {admission.retry_after} s"
+        answer = await ask(question)
+        await admission.settle(tokens=answer.tokens)
+    """
+
+    __slots__ = ()
+
+    @property
+    def cost(self) -> Mapping[str, int]:
+        """What the call counts for in each metric: as it was asked for, or since the last `settle`."""
+        return MappingProxyType(self._costs)
+
+    @property
+    def remaining(self) -> Mapping[str, int]:
+        """How much more of each metric would have been admitted right after this."""
+        return MappingProxyType(limiting.remaining(self._attempt.request, self._decision))
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that has too little left for the call; None if it was admitted, or if others wait before it."""
+        return limiting.short(self._attempt.request, self._decision)
+
+    async def settle(self, **costs: int) -> None:
+        """Let the call count for what it really cost. Waiters are admitted at once if they fit then.
+
+        Metrics that are not given stay. The time of the admission stays, too. Once its period is over, nothing changes.
+        If this raises, it may be called again with the same costs.
+
+        Args:
+            costs: By metric, from 0 to 1,000,000,000. A cost above a limit is taken as well: then no one is admitted
+                until enough has lapsed. Zeros for all metrics are an `undo`.
+
+        Raises:
+            RuntimeError: The call was not admitted, or it was given back.
+            TypeError: A cost is not an int, or there is none.
+            ValueError: A cost is out of range, or a metric is none of the limiter.
+            ServerRefused: The server is read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        from handfast._engine.rates import check_costs
+
+        if not costs:
+            raise TypeError("settle() takes what the call cost, such as settle(tokens=500)")
+        new_costs = self._costs | check_costs(costs, self._attempt.request.own)
+        await self._settle(new_costs if any(new_costs.values()) else 0)
+
+    @property
+    def _costs(self) -> dict[str, int]:
+        request = self._attempt.request
+        return cast("dict[str, int]", request.cost or dict.fromkeys((rate.metric for rate in request.own), 0))
+
+
+class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
+    """A named rate limiter of several metrics. Made by the client's ``limiter()`` from a mapping of rates.
+
+    A call is admitted under all metrics in one step, or under none of them. It is exact as a `Limiter`, and in everything
+    else it is one: first come first served over all metrics, so a call that needs many tokens is not overtaken by small
+    ones.
+
+    A call counts 1 for a metric ``requests``, and 0 for any other one, unless ``cost`` says otherwise. Where the real cost
+    shows later, ask with an estimate, and `MetricAdmission.settle` it.
+
+    Example:
+        gpt = hf.limiter("openai:gpt-5", {"requests": "500/min", "tokens": "200000/min"})
+
+        async with gpt.admit(cost={"tokens": 2_400}, timeout=30) as admission:
+            answer = await ask(question)
+            await admission.settle(tokens=answer.tokens)
+    """
+
+    _admissions = AsyncMetricAdmission
+
+    @undoing
+    def acquire(
+        self,
+        attempt: limiting.LimitAttempt,
+        /,
+        *_args: Never,
+        cost: Mapping[str, int] | None = None,
+        timeout: Duration | None = None,
+        head_start: Duration | None = None,
+        **_options: Never,
+    ) -> Awaitable[AsyncMetricAdmission]:
+        """Be admitted, and wait in the queue until it is this call's turn. As `Limiter.acquire`.
+
+        Args:
+            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
+                is 1 for ``requests``, and 0 for any other metric.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the call counts as earlier than it
+                came. None takes that of the object.
+
+        Returns:
+            The admission.
+
+        Raises:
+            RateLimited: It was not admitted within the ``timeout``, or is certain not to be; `RateLimited.metric` says
+                which metric has too little left.
+            LimitExceeded: A cost is above a limit: of the limiter, or of rates that an operator has set.
+            QueueFull: The queue has ``max_waiters`` calls already.
+            TypeError: ``cost`` is no mapping of ints, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
+            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        if _args or _options:
+            raise unknown_options(self.acquire, _args, _options)
+        attempt.request, seconds = self._asking(cost, timeout, head_start)
+        return self._admitted(attempt, seconds)
+
+    @undoing
+    def try_acquire(
+        self,
+        attempt: limiting.LimitAttempt,
+        /,
+        *_args: Never,
+        cost: Mapping[str, int] | None = None,
+        timeout: Duration | None = None,
+        **_options: Never,
+    ) -> Awaitable[AsyncMetricAdmission]:
+        """Be admitted if the call fits now under all metrics and no one waits. Does not wait. As `Limiter.try_acquire`.
+
+        Args:
+            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
+                is 1 for ``requests``, and 0 for any other metric.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
+
+        Returns:
+            The admission, which is false if the call was not admitted. `MetricAdmission.metric` says which metric has too
+            little left, and `MetricAdmission.retry_after` when to try again.
+
+        Raises:
+            LimitExceeded: A cost is above a limit: of the limiter, or of rates that an operator has set.
+            TypeError: ``cost`` is no mapping of ints, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        if _args or _options:
+            raise unknown_options(self.try_acquire, _args, _options)
+        reply_s = None if timeout is None else reply_seconds(timeout)
+        attempt.request = self._costing(cost)
+        return self._admission(attempt, 0, reply_s)
+
+    def admit(
+        self,
+        *,
+        cost: Mapping[str, int] | None = None,
+        timeout: Duration | None = None,
+        head_start: Duration | None = None,
+    ) -> AbstractAsyncContextManager[AsyncMetricAdmission]:
+        """Return a block for a call of this cost: it begins when the call is admitted, as with `acquire`. No I/O.
+
+        Example:
+            async with gpt.admit(cost={"tokens": 2_400}, timeout=30) as admission:
+                answer = await ask(question)
+                await admission.settle(tokens=answer.tokens)
+
+        Args:
+            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
+                is 1 for ``requests``, and 0 for any other metric.
+            timeout: As for `acquire`.
+            head_start: As for `acquire`.
+
+        Returns:
+            What ``async with`` takes. The call that begins the block raises what `acquire` raises.
+
+        Raises:
+            LimitExceeded: A cost is above a limit of the limiter.
+            TypeError: ``cost`` is no mapping of ints, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
+            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+        """
+        return AsyncAdmitting(self._driver, *self._asking(cost, timeout, head_start), self._admitted)
+
+    async def resize(self, rates: Mapping[str, Rates] | None, *, reason: str | None = None) -> None:
+        """Set the rates for all clients, whatever rates they use, from now on. As `Limiter.resize`.
+
+        Args:
+            rates: As the client's ``limiter()`` takes them, of some metrics or all: the others keep the rates of this
+                client. None restores the rates that the clients use.
+            reason: Why, for `status`, which shows the rates before it: 1 to 1,000 bytes of UTF-8, or None.
+
+        Raises:
+            TypeError: ``rates`` are no rates.
+            ValueError: ``rates`` are out of range, or of a metric that there is not.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        from handfast._engine.rates import merged
+
+        await self._resize(() if rates is None else merged(self._request.own, rates), reason)
+
+    @undoing
+    def __aenter__(self, attempt: limiting.LimitAttempt, /) -> Awaitable[AsyncMetricAdmission]:
+        attempt.request, seconds = self._asking(None, None, None)
+        return self._admitted(attempt, seconds)
+
+    def _asking(
+        self, cost: Mapping[str, int] | None, timeout: Duration | None, head_start: Duration | None
+    ) -> tuple[LimitRequest, float | None]:
+        """Return the request for a cost, and for how long it waits."""
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        request = self._costing(cost)
+        if head_start is not None:
+            request = request.with_head_start(head_start_microseconds(head_start))
+        return request, seconds
+
+    def _costing(self, cost: Mapping[str, int] | None) -> LimitRequest:
+        from handfast._engine.rates import check_costs
+
+        request = self._request
+        costs = cast("dict[str, int]", request.cost)
+        if cost is not None:
+            costs = costs | check_costs(cost, request.own)
+        if not any(costs.values()):
+            raise ValueError(f"a call must count for something; give cost= a number above 0 for {' or '.join(costs)}")
+        own = request.under(())
+        if rate := own.too_much(costs):
+            raise LimitExceeded(self.name, rate.limit, costs[rate.metric], rate.metric, is_set=False)
+        if request.too_much(costs):  # it asks whether the rates that were set still count
+            request = own
+        return request.with_cost(costs)
+
+
+name_publicly(globals(), "handfast")
