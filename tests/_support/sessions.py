@@ -504,7 +504,7 @@ class Session:
         for start, name in ((QUEUED, "queued"), (FINISHED, "finished"), (0, "")):
             if 10**15 <= value - start < 10**16 / 4:
                 return f"{name}@{value - start - START_US:.0f}"
-        return f"{value:.0f}" if value == int(value) else repr(value)
+        return f"{value + 0:.0f}" if value == int(value) else repr(value)  # old servers store -0
 
 
 @contextlib.contextmanager

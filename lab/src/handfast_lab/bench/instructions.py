@@ -493,6 +493,7 @@ CASES = (
     limited("limiter, admitted", Limit(MAX_PERMITS, HOUR_MS)),
     limited("limiter, admitted under 2 rates", Limit(MAX_PERMITS, HOUR_MS), Limit(MAX_PERMITS, 2 * HOUR_MS)),
     limited("limiter, refused", Limit(1, HOUR_MS)),
+    limited("limiter of 2 metrics", Limit(MAX_PERMITS, HOUR_MS, "requests"), Limit(MAX_PERMITS, HOUR_MS, "tokens")),
     recorded(),
     superseded(),
     collected(),

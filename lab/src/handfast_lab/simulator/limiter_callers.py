@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from handfast import Rate
+from handfast._engine.limits import Limit
 from handfast._protocol.limiting import LimitAttempt
 from handfast.errors import HandfastError, QueueFull, RateLimited
 from handfast_lab.checker.history import Kind, Outcome
@@ -21,6 +23,14 @@ __all__ = ["Limited"]
 
 _ENDS = RedisError, HandfastError, asyncio.CancelledError
 """Exceptions that an operation may raise. Any other is an error of the library."""
+
+
+def _as_given(rates: Sequence[Limit]) -> list[Rate] | dict[str, list[Rate]]:
+    """Return rates as callers give them: a list, or with metrics a mapping."""
+    found = dict[str, list[Rate]]()
+    for rate in rates:
+        found.setdefault(rate.metric, []).append(Rate(rate.limit, rate.per_ms / 1000))
+    return found.get("") or found
 
 
 class Limited:
@@ -51,26 +61,28 @@ class Limited:
             if order.block:
                 await self._limiter().resume()
         elif order.verb == "resize":
-            await self._limiter().resize([Rate(limit, per_ms / 1000) for limit, per_ms in order.rates])
+            limiter = self._limiter(order.rates)
+            await limiter.resize(_as_given(order.rates))
             await asyncio.sleep(order.block)
             if order.block:
-                await self._limiter().resize(None)
+                await limiter.resize(None)
         else:
             await self._limiter().status()
 
-    def _limiter(self) -> Any:
+    def _limiter(self, rates: Sequence[Limit] = ()) -> Any:
         target, order = self._order.target, self._order
-        rates = [Rate(limit, per_ms / 1000) for limit, per_ms in target.rates]
+        given: Any = _as_given(rates or target.rates)
         timeout = order.timeout if order.in_scope else None
-        return self._client.api.limiter(target.name, rates, timeout=timeout, max_waiters=target.max_waiters)
+        return self._client.api.limiter(target.name, given, timeout=timeout, max_waiters=target.max_waiters)
 
     def _begin(self, attempt: LimitAttempt) -> None:
         """Record that the driver begins to ask; it sends no command before this returns."""
         order, token = self._order, attempt.token.decode()
         if self._world.log is not None:
             within = "" if order.timeout is None or order.verb == "try" else f" within {order.timeout:.3f} s"
-            rates = ", ".join(f"{limit}/{per_ms}ms" for limit, per_ms in order.target.rates)
-            words = f"{order.verb} {token} for {order.target.weight} of {order.target.name}, {rates}{within}"
+            rates = ", ".join(f"{rate.limit}/{rate.window}ms" for rate in order.target.rates)
+            cost = dict(order.target.costs) or order.target.weight
+            words = f"{order.verb} {token} for {cost} of {order.target.name}, {rates}{within}"
             self._world.say(self._client.process.name, words)
         self._attempt = attempt
         self._watch.asks(attempt.token)
@@ -81,15 +93,14 @@ class Limited:
     async def _get(self) -> Any:
         """Return the admission; None if it was refused."""
         order, client, watch, limiter = self._order, self._client, self._watch, self._limiter()
+        cost: Any = dict(order.target.costs) or order.target.weight
         try:
             if order.verb == "try":
-                admission = await limiter.try_acquire(cost=order.target.weight)
-            elif order.in_scope and order.target.weight == 1:
+                admission = await limiter.try_acquire(cost=cost)
+            elif order.in_scope and cost == 1:
                 admission = await limiter.__aenter__()
             else:
-                admission = await limiter.acquire(
-                    cost=order.target.weight, timeout=order.timeout, head_start=order.head_start
-                )
+                admission = await limiter.acquire(cost=cost, timeout=order.timeout, head_start=order.head_start)
         except _ENDS as error:
             if self._attempt is not None:
                 token = self._attempt.token
@@ -112,13 +123,14 @@ class Limited:
         assert attempt is not None  # noqa: S101 -- see above
         if order.block:
             await self._client.block(order.block)
+        what = "tokens" if order.target.costs else "cost"
         for cost in order.settles:
             await asyncio.sleep(order.hold)
             note = watch.note(self._client, "settle", order.target._replace(weight=cost), attempt.token.decode())
             if cost == 0:
                 watch.gives_up(attempt.token)
             try:
-                await admission.settle(cost=cost)
+                await (admission.undo() if cost == 0 else admission.settle(**{what: cost}))
             except _ENDS:
                 watch.noted(note, "failed")
                 if cost == 0:

@@ -29,8 +29,8 @@ class LimiterWatch(Watch):
 
     def _begin(self, plan: Plan) -> Any:
         limits = self._network.server.limits
-        periods = (part.partition(":")[2] for part in plan.parts if part.startswith("window:"))
-        limits[b"begin"](" ".join(plan.tags).encode(), " ".join(periods).encode())
+        windows = (part.partition(":")[2] for part in plan.parts if part.startswith("window:"))
+        limits[b"begin"](" ".join(plan.tags).encode(), " ".join(windows).encode())
         return limits
 
     def executed(self, command: Command, frame: object, now_us: int) -> None:
@@ -81,8 +81,7 @@ class LimiterWatch(Watch):
 
     @staticmethod
     def _costs_nothing(command: Command) -> bool:
-        _, costs, _ = command.words[command.key_count :]
-        return costs[8:16] == bytes(8)
+        return command.words[command.key_count + 1][8:16] == bytes(8)
 
     def forget(self, tag: str | None, *, torn: bool) -> None:
         """Record that the server lost the data of a limiter, or of all; if ``torn``, only some of its keys."""

@@ -24,34 +24,66 @@ local TOMBSTONE_US = 20000000 -- how long a token that is over is remembered
 local CLAIM_US = 2000000 -- how long a waiter that was to come has for that
 local PARTS, SUM = {'queue', 'waiting', 'tombstones', 'settings'}, '='
 
--- The rates of an argument or of a record: for each its limit and its period, as doubles.
-local function read_rates(text)
-  local rates = {}
-  for at = 1, #text, 16 do
-    local limit, per_ms = unpack_doubles('<dd', text, at)
-    insert(rates, {limit = limit, per_ms = per_ms})
+-- The rates of an argument or of a record: for each its limit and its period, as doubles, then the metrics. Each rate has
+-- the id of its window, and the cost of a request: by its metric, or where an operator has set others, as the client says.
+local function read_rates(text, costs)
+  local rates, names = {}, string.match(text, ';([a-z0-9_,]+)$')
+  local metrics, metric = {}, nil
+  for name in string.gmatch(names and names .. ',' or '', '([^,]*),') do
+    metric = name ~= '' and name or metric
+    insert(metrics, metric)
   end
-  return rates
+  for i = 1, floor((#text - (names and #names + 1 or 0)) / 16) do
+    local limit, per_ms = unpack_doubles('<dd', text, 16 * i - 15)
+    local id = (metrics[i] and metrics[i] .. ':' or '') .. format('%.0f', per_ms)
+    local cost = costs[metrics[i] or ''] or (metrics[i] == 'requests' or not metrics[i]) and 1 or 0
+    insert(rates, {limit = limit, per_ms = per_ms, metric = metrics[i], id = id, cost = cost})
+  end
+  return rates, names ~= nil
+end
+
+-- The costs of a request by metric, of which the word lists one for each window; '' stands for no metric.
+local function costs_of(text, cost, words)
+  local costs, listed = {[''] = cost}, string.match(words, ' costs=([%d,]+)')
+  local rates, has_metrics = read_rates(text, costs)
+  if has_metrics then
+    costs[''] = nil
+    local i = 0
+    for number in string.gmatch(listed, '%d+') do
+      i = i + 1
+      costs[rates[i].metric] = tonumber(number)
+    end
+  end
+  return costs
 end
 
 -- What an acquire asks for. It waits unless its patience is 0.
 local function read_request(argv)
   local wait_ms, patience_us, max_waiters, ticket = unpack_doubles('<dddd', argv[2])
-  local follows, cost, text = unpack_doubles('<ddBc0', argv[3])
-  local request = {cost = cost, text = text, rates = read_rates(text), ticket = ticket, max_waiters = max_waiters}
+  local follows, cost, text, at = unpack_doubles('<ddBc0', argv[3])
+  local costs = costs_of(text, cost, string.sub(argv[3], at))
+  local rates, has_metrics = read_rates(text, costs)
+  local request = {costs = costs, text = text, rates = rates, has_metrics = has_metrics, ticket = ticket, max_waiters = max_waiters}
   request.wait_ms, request.patience_us, request.follows = wait_ms, patience_us, follows == 1
   return request
 end
 
+-- What a settling changes: the new cost in each window, by its id.
 local function read_settling(argv)
-  local cost, new_cost, copies = unpack_doubles('<ddd', argv[2])
-  return {cost = cost, new_cost = new_cost, copies = copies, rates = read_rates(argv[3]), text = argv[3]}
+  local _, new_cost, copies = unpack_doubles('<ddd', argv[2])
+  local rates, has_metrics = read_rates(argv[3], {})
+  local becomes = {}
+  for i, rate in ipairs(rates) do
+    becomes[rate.id] = has_metrics and unpack_doubles('<d', argv[4], 16 * i - 7) or new_cost
+  end
+  return {becomes = becomes, new_cost = new_cost, copies = copies, rates = rates, text = argv[3]}
 end
 
 -- The record of a waiter, as lua/lib/turns.lua describes it.
 local function read_waiter(record)
   local wait_until, comes_at, follows, cost, rates, at = unpack_doubles('<ddddBc0', record)
-  return {wait_until = wait_until, comes_at = comes_at, follows = follows == 1, cost = cost, rates = rates, inbox = string.match(record, '^%S+', at)}
+  local costs = costs_of(rates, cost, string.sub(record, at))
+  return {wait_until = wait_until, comes_at = comes_at, follows = follows == 1, costs = costs, rates = rates, inbox = string.match(record, '^%S+', at)}
 end
 
 local function read_entry(member)
@@ -93,21 +125,21 @@ local function look(name, now)
   state.tombstones = (peek(name.keys.tombstones, now) or NO_SET).scores
   local settings = (peek(name.keys.settings, now) or NO_HASH).fields
   state.paused_until, state.set_rates = tonumber(settings.paused_until) or 0, settings.rates
-  for per_ms, key in pairs(name.windows) do
+  for id, key in pairs(name.windows) do
     local found = peek(key, now)
     local window = {entries = {}, order = {}, sum = 0, stored = found and -(found.scores[SUM] or 0) or 0}
     for _, member in ipairs((found or NO_SET).order) do
       if member ~= SUM then
         local token, cost = read_entry(member)
         if window.entries[token] and not name.was_cut then
-          complain(5, name, '%s has two entries in the window of %d ms', token, per_ms)
+          complain(5, name, '%s has two entries in the window of %s ms', token, id)
         end
         window.entries[token] = {token = token, cost = cost, at = found.scores[member]}
         insert(window.order, window.entries[token])
         window.sum = window.sum + cost
       end
     end
-    state.windows[per_ms] = window
+    state.windows[id] = window
   end
   return state
 end
@@ -144,9 +176,9 @@ end
 local function due(state, request, now)
   local when = state.paused_until > now and state.paused_until or 0
   for _, rate in ipairs(request.rates) do
-    local excess, per_us = request.cost - rate.limit, rate.per_ms * 1000
+    local excess, per_us = rate.cost - rate.limit, rate.per_ms * 1000
     local live = {}
-    for _, entry in ipairs(state.windows[rate.per_ms].order) do
+    for _, entry in ipairs(state.windows[rate.id].order) do
       if entry.at > now - per_us then
         excess = excess + entry.cost
         insert(live, entry)
@@ -183,18 +215,19 @@ local function due_us(state, request, caller, now)
   return math.max(0, when - now)
 end
 
+-- How much more the tightest rate admits; and each of them but for a pause.
 local function remaining(state, request, now)
-  local least = state.paused_until > now and 0 or math.huge
-  for _, rate in ipairs(request.rates) do
+  local least, rests = state.paused_until > now and 0 or math.huge, {}
+  for i, rate in ipairs(request.rates) do
     local left = rate.limit
-    for _, entry in ipairs(state.windows[rate.per_ms].order) do
+    for _, entry in ipairs(state.windows[rate.id].order) do
       if entry.at > now - rate.per_ms * 1000 then
         left = left - entry.cost
       end
     end
-    least = math.min(least, left)
+    least, rests[i] = math.min(least, left), math.max(0, left)
   end
-  return math.max(0, least)
+  return math.max(0, least), rests
 end
 
 -- --- the checks
@@ -203,8 +236,8 @@ end
 -- tokens that were admitted, with the periods of the windows that they are in.
 local function compare(name, state, script, caller, settling, is_cut, now, true_now)
   local new = {}
-  for per_ms, window in pairs(state.windows) do
-    local ledger = name.ledgers[per_ms]
+  for id, window in pairs(state.windows) do
+    local ledger, per_ms = name.ledgers[id], name.periods[id]
     for token, known in pairs(ledger) do
       local entry = window.entries[token]
       local is_settled = settling and token == caller
@@ -213,11 +246,11 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
         if is_live and name.was_cut and token == caller and not settling and not name.was_told[token] then
           admitted_at[token] = nil -- its admission was cut off, and is taken back since it does not fit any more
         elseif is_live and not (is_settled and (settling.new_cost == 0 or is_cut)) and not name.torn then
-          complain(1, name, '%s is forgotten %.0f us before its period of %d ms ends', token, known.since + per_ms * 1000 - true_now, per_ms)
+          complain(1, name, '%s is forgotten %.0f us before its period of %s ms ends', token, known.since + per_ms * 1000 - true_now, id)
         end
         ledger[token] = nil
       elseif entry.cost ~= known.cost then
-        if not (is_settled and entry.cost == settling.new_cost) then
+        if not (is_settled and entry.cost == settling.becomes[id]) then
           complain(5, name, '%s costs %.0f, and cost %.0f', token, entry.cost, known.cost)
         end
         known.cost = entry.cost
@@ -233,7 +266,7 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
       local first = name.first[token]
       if known and known.at ~= entry.at then
         if not is_stamped and entry.at == now then
-          complain(5, name, '%s is admitted again in the window of %d ms', token, per_ms)
+          complain(5, name, '%s is admitted again in the window of %s ms', token, id)
         elseif not is_stamped then
           complain(5, name, '%s is moved by %.0f us', token, entry.at - known.at)
         end
@@ -248,7 +281,7 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
       elseif not known then
         ledger[token] = {cost = entry.cost, at = entry.at, since = true_now}
         new[token] = new[token] or {}
-        new[token][per_ms] = entry
+        new[token][id] = entry
       end
     end
   end
@@ -274,7 +307,7 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
     local others = before.tickets[other] or requests[other] and ticket_of(requests[other], now) or math.huge
     return its < others or its == others and one < other
   end)
-  local later = {} -- by period, what those admitted later in this step cost
+  local later = {} -- by window, what those admitted later in this step cost
   for i = #order, 1, -1 do
     local token = order[i]
     local request = requests[token]
@@ -287,29 +320,29 @@ local function check_admissions(name, state, new, caller, settling, reply, is_cu
     local is_same = first and token == caller and reply and reply[1] == 'admitted' and first.instants[reply[2]]
     local was_admitted = first and name.was_cut or is_same
     for _, rate in ipairs(request.rates) do
-      local entry, per_ms = new[token][rate.per_ms], rate.per_ms
+      local entry, id = new[token][rate.id], rate.id
       if entry then
-        local sum = used(name.ledgers[per_ms], per_ms, true_now) - (later[per_ms] or 0)
+        local sum = used(name.ledgers[id], rate.per_ms, true_now) - (later[id] or 0)
         if sum > rate.limit then
-          complain(1, name, '%s is admitted, and that makes %.0f of %.0f in %d ms', token, sum, rate.limit, per_ms)
+          complain(1, name, '%s is admitted, and that makes %.0f of %.0f in %s ms', token, sum, rate.limit, id)
         end
         if entry.at ~= now then
           complain(5, name, '%s is admitted %.0f us ago', token, now - entry.at)
-        elseif entry.cost ~= request.cost and not settling then
-          complain(5, name, '%s is admitted for %.0f, and asked for %.0f', token, entry.cost, request.cost)
+        elseif entry.cost ~= rate.cost and not settling then
+          complain(5, name, '%s is admitted for %.0f, and asked for %.0f', token, entry.cost, rate.cost)
         end
-        later[per_ms] = (later[per_ms] or 0) + entry.cost
-      elseif not is_cut and not name.ledgers[per_ms][token] and not was_admitted then
-        complain(5, name, '%s is admitted without the window of %d ms', token, per_ms)
+        later[id] = (later[id] or 0) + entry.cost
+      elseif not is_cut and not name.ledgers[id][token] and not was_admitted then
+        complain(5, name, '%s is admitted without the window of %s ms', token, id)
       end
     end
-    for per_ms in pairs(new[token]) do
+    for id in pairs(new[token]) do
       local is_own = false
       for _, rate in ipairs(request.rates) do
-        is_own = is_own or rate.per_ms == per_ms
+        is_own = is_own or rate.id == id
       end
       if not is_own then
-        complain(5, name, '%s is admitted in the window of %d ms, which it did not ask for', token, per_ms)
+        complain(5, name, '%s is admitted in the window of %s ms, which it did not ask for', token, id)
       end
     end
     if finished[token] then
@@ -407,7 +440,7 @@ local function check_queue(name, state, new, caller, ticket, settling, is_cut, n
       complain(7, name, '%s waits after its end', token)
     end
     for _, rate in ipairs(requests[token].rates) do
-      if state.windows[rate.per_ms].entries[token] and not name.torn and not name.was_cut then
+      if state.windows[rate.id].entries[token] and not name.torn and not name.was_cut then
         complain(5, name, '%s is admitted and waits', token)
       end
     end
@@ -433,9 +466,9 @@ end
 
 -- L6: the sum beside the entries is theirs.
 local function check_sums(name, state)
-  for per_ms, window in pairs(state.windows) do
+  for id, window in pairs(state.windows) do
     if window.stored ~= window.sum and not name.was_cut then
-      complain(6, name, 'the window of %d ms says %.0f for %.0f', per_ms, window.stored, window.sum)
+      complain(6, name, 'the window of %s ms says %.0f for %.0f', id, window.stored, window.sum)
     end
   end
 end
@@ -464,10 +497,10 @@ local function check_ttls(name, state, now, true_now)
       complain(7, name, '%s has ended without a tombstone', token)
     end
   end
-  for per_ms, key in pairs(name.windows) do
+  for id, key in pairs(name.windows) do
     local longest = 0
-    for _, entry in pairs(name.ledgers[per_ms]) do
-      longest = math.max(longest, entry.is_excused and 0 or entry.since + per_ms * 1000)
+    for _, entry in pairs(name.ledgers[id]) do
+      longest = math.max(longest, entry.is_excused and 0 or entry.since + name.periods[id] * 1000)
     end
     check_key('window', key, longest)
   end
@@ -492,7 +525,7 @@ end
 local function check_frozen(name, state, request, reply, caller, now, true_now)
   local head = state.queue[1]
   local its = head and requests[head]
-  local counts = its and {rates = state.set_rates and read_rates(state.set_rates) or its.rates, cost = its.cost}
+  local counts = its and {rates = state.set_rates and read_rates(state.set_rates, its.costs) or its.rates}
   local fits = its and not (its.follows and not state.set_rates) and due(state, counts, now) <= now
   local blocks = name.blocks
   if not fits or head == caller or not blocks or blocks.head ~= head then
@@ -522,9 +555,9 @@ local function check_redated(name, state, request, reply, now)
     return
   end
   for _, rate in ipairs(request.rates) do
-    local window = state.windows[rate.per_ms]
+    local window = state.windows[rate.id]
     local newest = window.order[#window.order]
-    if newest and newest.at > now and window.sum + request.cost > rate.limit then
+    if newest and newest.at > now and window.sum + rate.cost > rate.limit then
       complain(4, name, '%s was admitted in %.0f us, and keeps others waiting', newest.token, newest.at - now)
     end
   end
@@ -536,19 +569,24 @@ local function check_reply(name, state, request, reply, caller, serves_others, n
   if tag == 'admitted' then
     local at = nil
     for _, rate in ipairs(request.rates) do
-      local entry = state.windows[rate.per_ms].entries[caller]
+      local entry = state.windows[rate.id].entries[caller]
       at = at or entry and entry.at
     end
-    local known, left = name.first[caller], remaining(state, request, now)
+    local known, left, rests = name.first[caller], remaining(state, request, now)
     if not (known and known.instants[reply[2]]) and not name.torn then
       complain(5, name, 'the reply admits %s at %.0f, and that was at %.0f', caller, reply[2], at or 0)
     elseif reply[3] ~= left and not (reply[3] > left and serves_others) and not name.was_cut then
       complain(1, name, 'the reply says that %.0f remain, and %.0f do', reply[3], left)
     end
+    for i, rest in ipairs(request.has_metrics and rests or {}) do
+      if reply[3 + i] ~= rest and not (reply[3 + i] and reply[3 + i] > rest and serves_others) and not name.was_cut then
+        complain(1, name, 'the reply says that %.0f of rate %d remain, and %.0f do', reply[3 + i] or -1, i, rest)
+      end
+    end
   elseif tag == 'refused' then
     local exact, least = due_us(state, request, caller, now), 0
     for _, rate in ipairs(request.rates) do
-      local periods = math.ceil((#state.queue + request.cost) / rate.limit) - 1
+      local periods = math.ceil(((request.has_metrics and 0 or #state.queue) + rate.cost) / rate.limit) - 1
       least = math.max(least, periods * rate.per_ms * 1000)
     end
     if reply[2] ~= math.max(exact, least) then
@@ -577,17 +615,16 @@ end
 
 local watch = {}
 
--- Start with these limiters, and with windows of these periods in ms.
-function watch.begin(tags, periods)
+-- Start with these limiters, and with these windows: each is a metric, if there is one, and a period in ms.
+function watch.begin(tags, windows)
   names, by_key, requests, finished, admitted_at = {}, {}, {}, {}, {}
   for tag in string.gmatch(tags, '%S+') do
-    local name = {tag = tag, keys = {}, windows = {}, ledgers = {}, told = {}, waits_until = {}, was_told = {}, over_until = {}, first = {}, offset = -math.huge}
+    local name = {tag = tag, keys = {}, windows = {}, periods = {}, ledgers = {}, told = {}, waits_until = {}, was_told = {}, over_until = {}, first = {}, offset = -math.huge}
     for _, part in ipairs(PARTS) do
       name.keys[part] = tag .. ':' .. part
     end
-    for per_ms in string.gmatch(periods, '%d+') do
-      name.windows[tonumber(per_ms)] = tag .. ':window:' .. per_ms
-      name.ledgers[tonumber(per_ms)] = {}
+    for id in string.gmatch(windows, '%S+') do
+      name.windows[id], name.periods[id], name.ledgers[id] = tag .. ':window:' .. id, tonumber(string.match(id, '%d+$')), {}
     end
     name.ledgers_have = function(token)
       for _, ledger in pairs(name.ledgers) do
@@ -620,7 +657,8 @@ local function check(name, script, caller, request, settling, reply, is_cut, now
   local state = look(name, now)
   for token, waiter in pairs(state.waiters) do
     local its = requests[token] -- its latest may have changed nothing: it was cut off, or has been told other rates
-    its.text, its.rates, its.follows = waiter.rates, read_rates(waiter.rates), waiter.follows
+    its.text, its.follows = waiter.rates, waiter.follows
+    its.rates, its.has_metrics = read_rates(waiter.rates, waiter.costs)
   end
   check_messages(name, state, now)
   local new = compare(name, state, script, caller, settling, is_cut, now, true_now)
@@ -651,7 +689,8 @@ local function check_batch(script, keys, argv, reply, is_cut, now, true_now)
     left = not is_cut and unpack_doubles('<d', reply, 8 * i + 1)
     local name = by_key[keys[4 * i - 3]]
     if name and (is_cut or left >= 0) then
-      local request = {cost = cost, text = text, rates = read_rates(text), ticket = 0, max_waiters = math.huge, patience_us = 0}
+      local costs = {[''] = cost}
+      local request = {costs = costs, text = text, rates = read_rates(text, costs), ticket = 0, max_waiters = math.huge, patience_us = 0}
       requests[token] = request
       check(name, script, token, request, nil, not is_cut and {'admitted', now, left} or nil, is_cut, now, true_now)
     end
@@ -673,7 +712,7 @@ function watch.after(script, is_cut, now, true_now)
       request = settling
     elseif script == 'limit_pause' or script == 'limit_resize' then
       local text = argv[#argv]
-      caller, settling = nil, {text = text, rates = read_rates(text)}
+      caller, settling = nil, {text = text, rates = read_rates(text, {})}
       request = settling
     else
       request = read_request(argv)
@@ -695,9 +734,9 @@ function watch.finish(token, now)
     if state.place[token] then
       complain(7, name, '%s waits after its end', token)
     end
-    for per_ms, window in pairs(state.windows) do
+    for id, window in pairs(state.windows) do
       if window.entries[token] then
-        complain(7, name, '%s is in the window of %d ms after its end', token, per_ms)
+        complain(7, name, '%s is in the window of %s ms after its end', token, id)
       end
     end
   end
@@ -731,14 +770,14 @@ function watch.lost(tag, torn, now, true_now)
     if not tag or name.tag == tag then
       name.torn, name.over_until, name.has_lost = name.torn or torn, {}, true
       name.before = look(name, now)
-      for per_ms, window in pairs(name.before.windows) do
+      for id, window in pairs(name.before.windows) do
         local ledger = {}
         for token, entry in pairs(window.entries) do
           -- One that is new here had lapsed before. Since when it counts is not known if the clock was set back.
-          local known = name.ledgers[per_ms][token] or {since = entry.at - (now - true_now), is_excused = entry.at > now}
+          local known = name.ledgers[id][token] or {since = entry.at - (now - true_now), is_excused = entry.at > now}
           ledger[token] = {cost = entry.cost, at = entry.at, since = known.since, is_excused = known.is_excused}
         end
-        name.ledgers[per_ms] = ledger
+        name.ledgers[id] = ledger
       end
     end
   end
@@ -755,9 +794,9 @@ function watch.present(now)
         seen[token] = true
       end
     end
-    for per_ms, window in pairs(state.windows) do
+    for id, window in pairs(state.windows) do
       for token, entry in pairs(window.entries) do
-        seen[token] = seen[token] or entry.at > now - per_ms * 1000
+        seen[token] = seen[token] or entry.at > now - name.periods[id] * 1000
       end
     end
     for token, is_there in pairs(seen) do

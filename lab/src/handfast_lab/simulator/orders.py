@@ -8,6 +8,7 @@ from typing import NamedTuple
 from handfast._engine.calls import PARTS
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.keys import KeySet
+from handfast._engine.limits import Limit
 
 __all__ = ["ClientPlan", "Order", "Plan", "Recording", "Target", "tag"]
 
@@ -44,8 +45,10 @@ class _Target(NamedTuple):
     """How many replicas must have a grant or a renewal before it counts."""
     replica_timeout: float = 0.0
     """For how many seconds the server waits for them."""
-    rates: tuple[tuple[int, int], ...] = ()
-    """Of a limiter, the limit and the period in ms of each rate."""
+    rates: tuple[Limit, ...] = ()
+    """Of a limiter."""
+    costs: tuple[tuple[str, int], ...] = ()
+    """What a call of a limiter with metrics costs in each."""
     max_waiters: int = DEFAULT_MAX_WAITERS
     """Of a limiter and of a key of `once`, how many may wait."""
     recording: Recording | None = None
@@ -101,7 +104,7 @@ class Order(NamedTuple):
     """The number of the await that ends together with a cancellation; 0 for none."""
     limit: int = 0
     """For ``resize``; 0 restores the limits of the requests. Of a ``collect``, the most items of a run."""
-    rates: tuple[tuple[int, int], ...] = ()
+    rates: tuple[Limit, ...] = ()
     """What a limiter's rates are set to."""
     slot: int | None = None
     """The number that a holder of a semaphore asks for."""
@@ -152,7 +155,7 @@ class Plan(NamedTuple):
     """What there is of servers: see `handfast_lab.simulator.faults.SETTINGS`."""
     parts: tuple[str, ...] = PARTS
     """What the keys of each name end with."""
-    rates: dict[str, tuple[tuple[int, int], ...]] = {}  # noqa: RUF012 -- no plan changes it
+    rates: dict[str, tuple[Limit, ...]] = {}  # noqa: RUF012 -- no plan changes it
     """The rates of each limiter, if all callers pass the same."""
     records_last: bool = False
     """Whether the records of keys of `once` outlast the plan, and none is made anew."""

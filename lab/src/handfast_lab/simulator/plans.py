@@ -22,7 +22,7 @@ from handfast_lab.simulator.partitions import PartitionDrawing
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 17
+VERSION = 18
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)

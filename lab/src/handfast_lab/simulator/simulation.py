@@ -224,7 +224,7 @@ class Simulation:
         if self.plan.kind == "limiter":
             if not (damage.lost_data or damage.jumped_forward or damage.stepped_back):
                 rates = self.plan.rates.items()
-                specs = {name: [RateSpec(limit, 1000 * per_ms) for limit, per_ms in some] for name, some in rates}
+                specs = {name: [RateSpec(rate.limit, 1000 * rate.per_ms) for rate in some] for name, some in rates}
                 self.watch.findings += map(str, check_admissions(history, specs))
             return
         if not (damage.lost_data or damage.jumped_forward):

@@ -78,8 +78,9 @@ if admitted_at then
   return 'admitted ' .. struct.pack('<dd', admitted_at, remaining()) .. (metrics and metrics.rests() or '')
 elseif others_count then
   return {'rates', set_rates or ''}
-elseif served_until then
-  return 'admitted ' .. struct.pack('<dd', served_until - REPEAT_MS * 1000, remaining()) .. (metrics and metrics.rests() or '') -- and its message was lost
+elseif served_until then -- and its message was lost
+  local at_us = served_until - REPEAT_MS * 1000
+  return 'admitted ' .. struct.pack('<dd', at_us, remaining()) .. (metrics and metrics.rests() or '')
 end
 if not is_busy and ticket == 0 then
   -- The short way, without what a queue needs.
@@ -156,7 +157,9 @@ else
   elseif is_full then
     return 'full ' .. struct.pack('<d', position)
   end
+  local is_ahead = ticket < 0
   ticket = new_ticket(position)
+  position = not is_ahead and position or nil
 end
 enter_queue(token, ticket, wants, wait_ms, place, is_first and now + due_us)
 position = position or redis.call('ZRANK', queue, token)

@@ -70,9 +70,11 @@ local function load_windows(token, costs, until_us)
     window.has_it = window.at or has_lapsed
     is_whole = is_whole and window.has_it
   end
-  for i, window in ipairs(windows) do
-    if not is_whole and window.has_it and not (window.at and window.at > now - window.per_ms * 1000) then
-      window.has_it = window.used + costs[i] > window.limit -- it counts from now on, so it is added where it fits
+  if admitted_at and not is_whole then
+    for i, window in ipairs(windows) do
+      if not (window.at and window.at > now - window.per_ms * 1000) then
+        window.has_it = window.used + costs[i] > window.limit -- it counts from now on, so it is added where it fits
+      end
     end
   end
   return admitted_at
