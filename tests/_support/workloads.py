@@ -338,6 +338,18 @@ async def _limiter(workload: Workload) -> None:
     if admission is not None:
         await workload.record("give back", admission.settle, cost=0)
 
+    # Of several metrics: what costs nothing in one of them stays in its window while others lapse.
+    both = workload.one.limiter("m", {"requests": "9/100ms", "tokens": "900/100ms"})
+    for number in range(2):
+        admission = await workload.record(f"acquire {number} of metrics", both.acquire, timeout=RETRY_FOR)
+        await workload.record(f"ask {number} for metrics", both.try_acquire, cost={"tokens": 800})
+        if admission is not None:
+            await workload.record(f"settle {number} of metrics", admission.settle, tokens=900)
+            await workload.record(f"settle {number} back", admission.settle, tokens=0)
+        await workload.api.sleep(0.06)
+    if admission is not None:
+        await workload.record("undo", admission.undo)
+
     # A waiter comes too early, since another was admitted before the clock was set back.
     later = workload.one.limiter("b", "2/400ms")
     await workload.record("acquire", later.acquire, cost=2, timeout=RETRY_FOR)

@@ -11,8 +11,8 @@ local function require_act_rights()
   if record then
     _, _, _, _, _, inbox = read_record(record)
   end
-  local commands = 'hdel hget hmget hset pexpire pttl publish pubsub zadd zcard zcount zmscore zrange zrangebyscore zrem'
-  require_rights(settings, inbox, commands .. ' zremrangebyrank zscore')
+  local commands = 'exists hdel hget hmget hset pexpire pttl publish pubsub zadd zcard zcount zmscore zrange'
+  require_rights(settings, inbox, commands .. ' zrangebyscore zrem zremrangebyrank zscore')
 end
 
 -- A pause does not serve the queue.
