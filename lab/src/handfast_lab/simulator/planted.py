@@ -667,7 +667,7 @@ PLANTED = (
     Planted(
         "every metric costs 1",
         "scripts",
-        "costs[#costs + 1] = tonumber(cost)",
+        "costs[#costs + 1] = cost",
         "costs[#costs + 1] = 1",
         "more tokens are admitted than the limit of that metric",
         kind="limiter",

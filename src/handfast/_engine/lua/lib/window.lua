@@ -16,7 +16,7 @@
 -- In a pause nothing fits: `paused_until` is its end, or 0.
 
 local windows = {}
-local metrics = #rates > 16 * (#KEYS - 4) and {} or nil
+local metrics = #rates > 16 * (#KEYS - 4) and {}
 local lapsed_left = false -- whether there is more that has lapsed than one call drops
 
 -- @include costs
@@ -179,10 +179,9 @@ end
 if metrics then
   -- The costs of a request: the word `costs` of its record.
   function metrics.costs_of(record)
-    local WORDS_AT = 17 -- behind two numbers at least
     local costs = {}
-    for cost in string.gmatch(string.match(record, ' costs=([%d,]+)', WORDS_AT), '%d+') do
-      costs[#costs + 1] = tonumber(cost)
+    for cost in string.gmatch(string.match(record, ' costs=([%d,]+)'), '%d+') do
+      costs[#costs + 1] = cost
     end
     return costs
   end
