@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from math import inf
 from struct import iter_unpack
 from typing import NamedTuple, TypeAlias
 
@@ -34,6 +35,9 @@ Cost: TypeAlias = int | Mapping[str, int]
 
 MAX_WINDOWS = 8
 """Upper bound of the rates of a limiter with metrics."""
+
+NEARLY_FULL = 10
+"""A limiter is nearly full if that part of its limit is left."""
 
 REQUESTS = "requests"
 """The metric for which a call counts 1, unless it says otherwise."""
@@ -138,6 +142,7 @@ class LimitRequest(ObjectRequest):
         "has_metrics",
         "head_start_us",
         "most",
+        "nearly_full",
         "own",
         "rates",
         "timeout",
@@ -186,6 +191,8 @@ class LimitRequest(ObjectRequest):
             self._words += f" costs={','.join(str(rate.cost_of(cost)) for rate in self.rates)}".encode()
         self.most: int = min(rate.limit for rate in self.rates)
         """The largest cost that all rates admit, without metrics."""
+        self.nearly_full: float = inf if self.has_metrics else self.most / NEARLY_FULL
+        """With how much left of the tightest rate operators are to see the rates; with metrics always."""
 
     def too_much(self, cost: Cost) -> Limit | None:
         """Return the first rate that never admits this cost; None if all do."""

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
 __all__ = [
-    "NEARLY_FULL",
     "Announcements",
     "Decision",
     "LimitAttempt",
@@ -114,7 +113,7 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
     A moment that is over asks once, and leaves the queue as it is. Raises QueueFull, LimitExceeded and ServerRefused.
     """
     token, ticket, now = attempt.token, 0, attempt.asked_at
-    name, rests = attempt.request.name, list[int]()
+    name = attempt.request.name
     attempt.may_be_there = True
     while True:
         answer: Answer = yield attempt.request.acquire(token, until - now, ticket)
@@ -143,17 +142,18 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
 
 def _decision(attempt: LimitAttempt, answer: Answer) -> Decision | None:
     """Return what a reply has decided; None if it has not. Raises QueueFull."""
-    tag, *numbers = answer.fields
+    fields = answer.fields
+    tag = fields[0]
     if tag == b"admitted":
-        return Decision(True, numbers[1], rests=tuple(numbers[2:]))
+        return Decision(True, fields[2]) if len(fields) == 3 else Decision(True, fields[2], rests=tuple(fields[3:]))
     if tag == b"exceeded":
-        return Decision(True, numbers[1], max(MIN_RETRY_S, numbers[0] / 1e6), exceeded=True, rests=tuple(numbers[2:]))
+        return Decision(True, fields[2], max(MIN_RETRY_S, fields[1] / 1e6), exceeded=True, rests=tuple(fields[3:]))
     if tag == b"refused":
         attempt.rejected()
-        return _refused(numbers[1], numbers[0] / 1e6, numbers[2:])
+        return _refused(fields[2], fields[1] / 1e6, fields[3:])
     if tag == b"full":
         attempt.rejected()
-        raise QueueFull(attempt.request.name, numbers[0])
+        raise QueueFull(attempt.request.name, fields[1])
     return None
 
 
@@ -180,10 +180,6 @@ def short(request: LimitRequest, decision: Decision) -> str | None:
         return None
     windows = zip(request.rates, decision.rests, strict=False)
     return next((rate.metric for rate, rest in windows if rate.cost_of(request.cost) > rest), None) or None
-
-
-NEARLY_FULL = 10
-"""A limiter is nearly full if that part of its limit is left."""
 
 
 class Announcements:

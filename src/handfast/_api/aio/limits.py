@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from handfast._api import foreign
 from handfast._api.aio.object import AsyncObject, undoing
@@ -287,9 +287,7 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
         decision = await self._driver.wait(attempt, steps, until, once=timeout == 0, timeout=reply_s)
         if not decision.admitted:
             await self._driver.undo(attempt)
-        request = attempt.request
-        is_nearly_full = request.has_metrics or decision.remaining * limiting.NEARLY_FULL <= request.most
-        if is_nearly_full and self._driver.announcements.is_due(attempt):
+        if decision.remaining <= attempt.request.nearly_full and self._driver.announcements.is_due(attempt):
             with suppress(*OWN_ERRORS):  # operators alone need it
                 await self._driver.look(limiting.announce(attempt.request), self.name, ANNOUNCE_S)
         if (dispatcher := self._driver.events.dispatcher) is not None:  # nothing cancels the call from here on
@@ -299,7 +297,7 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
                 dispatcher.refused(attempt, "timeout" if timeout else "busy")
         if attempt.request.rates != self._request.rates:
             self._request = attempt.request.with_cost(self._request.cost)
-        return cast("A", self._admissions(self._driver, attempt, decision))
+        return self._admissions(self._driver, attempt, decision)  # type: ignore[return-value]  # of the class
 
 
 class AsyncAdmitting(Generic[A]):
