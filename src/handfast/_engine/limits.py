@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Cost: TypeAlias = int | Mapping[str, int]
-"""What a call counts for: a number, or of a limiter with metrics a number for each."""
+"""The cost of a call: a number, or of a limiter with metrics a number for each."""
 
 MAX_WINDOWS = 8
 """Upper bound of the rates of a limiter with metrics."""
@@ -57,7 +57,7 @@ class Window(NamedTuple):
     """Where the admissions of a period are stored."""
 
     metric: str
-    """What is counted; empty for a limiter without metrics."""
+    """Empty for a limiter without metrics."""
     per_ms: int
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Limit(NamedTuple):
     limit: int
     per_ms: int
     metric: str = ""
-    """What it limits, of a limiter with metrics."""
+    """The metric that it limits; empty for a limiter without metrics."""
 
     @property
     def window(self) -> Window:
@@ -91,7 +91,7 @@ class Limit(NamedTuple):
         return Window(self.metric, self.per_ms)
 
     def cost_of(self, cost: Cost) -> int:
-        """What a call counts for under this rate.
+        """Return the cost of a call under this rate.
 
         Where an operator has set rates of other metrics, a call counts 1 for ``requests`` and for a plain rate.
         """

@@ -1,7 +1,8 @@
-"""What limiters share, with metrics and without: admissions, pauses, and how a call asks."""
+"""The base of limiters with and without metrics: admissions, pauses, and how a call asks."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from math import inf
@@ -15,7 +16,14 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.limits import Cost, Limit, LimitRequest
-from handfast._engine.validate import check_reason, milliseconds, pause_seconds, reply_seconds
+from handfast._engine.validate import (
+    check_reason,
+    head_start_microseconds,
+    milliseconds,
+    pause_seconds,
+    reply_seconds,
+    wait_seconds,
+)
 from handfast._objects import AsyncBlockOnly, Named
 from handfast._protocol import limiting
 from handfast.arguments import Duration
@@ -258,6 +266,20 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
                 return await function(*args, **kwargs)
 
         return limited
+
+    @abstractmethod
+    def _costing(self, cost: Any) -> LimitRequest:
+        """Return the request for a cost."""
+
+    def _asking(
+        self, cost: Any, timeout: Duration | None, head_start: Duration | None
+    ) -> tuple[LimitRequest, float | None]:
+        """Return the request for a cost, and for how long it waits."""
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        request = self._costing(cost)
+        if head_start is not None:
+            request = request.with_head_start(head_start_microseconds(head_start))
+        return request, seconds
 
     async def _resize(self, set_rates: Sequence[Limit], reason: str | None) -> None:
         """Set these rates for all, or none."""

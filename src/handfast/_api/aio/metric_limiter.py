@@ -11,7 +11,7 @@ from handfast._api.aio.limits import AsyncAdmitting, AsyncAnyAdmission, AsyncAny
 from handfast._api.aio.object import undoing
 from handfast._api.foreign import unknown_options
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import head_start_microseconds, reply_seconds, wait_seconds
+from handfast._engine.validate import reply_seconds
 from handfast._naming import name_publicly
 from handfast._protocol import limiting
 from handfast.arguments import Duration
@@ -38,7 +38,7 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
 
     @property
     def cost(self) -> Mapping[str, int]:
-        """What the call counts for in each metric: as it was asked for, or since the last `settle`."""
+        """The cost of the call in each metric: as it was asked for, or since the last `settle`."""
         return MappingProxyType(self._costs)
 
     @property
@@ -52,7 +52,7 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
         return limiting.short(self._attempt.request, self._decision)
 
     async def settle(self, **costs: int) -> None:
-        """Let the call count for what it really cost. Waiters are admitted at once if they fit then.
+        """Set the real cost of the call. Waiters are admitted at once if they fit then.
 
         Metrics that are not given stay. The time of the admission stays, too. Once its period is over, nothing changes.
         If this raises, it may be called again with the same costs.
@@ -73,7 +73,7 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
         from handfast._engine.rates import check_costs
 
         if not costs:
-            raise TypeError("settle() takes what the call cost, such as settle(tokens=500)")
+            raise TypeError("settle() takes the cost of the call, such as settle(tokens=500)")
         new_costs = self._costs | check_costs(costs, self._attempt.request.own)
         await self._settle(new_costs if any(new_costs.values()) else 0)
 
@@ -86,9 +86,8 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
 class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
     """A named rate limiter of several metrics. Made by the client's ``limiter()`` from a mapping of rates.
 
-    A call is admitted under all metrics in one step, or under none of them. It is exact as a `Limiter`, and in everything
-    else it is one: first come first served over all metrics, so a call that needs many tokens is not overtaken by small
-    ones.
+    A call is admitted under all metrics in a single step, or under none of them. The limiter is as exact as a `Limiter`,
+    with a queue over all metrics: first come, first served, so small calls do not overtake a call that needs many tokens.
 
     A call counts 1 for a metric ``requests``, and 0 for any other one, unless ``cost`` says otherwise. Where the real cost
     shows later, ask with an estimate, and `MetricAdmission.settle` it.
@@ -117,8 +116,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
         """Be admitted, and wait in the queue until it is this call's turn. As `Limiter.acquire`.
 
         Args:
-            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
-                is 1 for ``requests``, and 0 for any other metric.
+            cost: By metric, from 0 to the smallest limit of the metric, and above 0 for a metric at least. A metric that is
+                left out costs 1 if it is ``requests``, and else 0.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
                 (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
             head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the call counts as earlier than it
@@ -157,8 +156,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
         """Be admitted if the call fits now under all metrics and no one waits. Does not wait. As `Limiter.try_acquire`.
 
         Args:
-            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
-                is 1 for ``requests``, and 0 for any other metric.
+            cost: By metric, from 0 to the smallest limit of the metric, and above 0 for a metric at least. A metric that is
+                left out costs 1 if it is ``requests``, and else 0.
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
                 has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
                 default.
@@ -196,8 +195,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
                 await admission.settle(tokens=answer.tokens)
 
         Args:
-            cost: What the call counts for, by metric: each from 0 to its smallest limit, and one above 0. What it leaves out
-                is 1 for ``requests``, and 0 for any other metric.
+            cost: By metric, from 0 to the smallest limit of the metric, and above 0 for a metric at least. A metric that is
+                left out costs 1 if it is ``requests``, and else 0.
             timeout: As for `acquire`.
             head_start: As for `acquire`.
 
@@ -235,16 +234,6 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
     def __aenter__(self, attempt: limiting.LimitAttempt, /) -> Awaitable[AsyncMetricAdmission]:
         attempt.request, seconds = self._asking(None, None, None)
         return self._admitted(attempt, seconds)
-
-    def _asking(
-        self, cost: Mapping[str, int] | None, timeout: Duration | None, head_start: Duration | None
-    ) -> tuple[LimitRequest, float | None]:
-        """Return the request for a cost, and for how long it waits."""
-        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        request = self._costing(cost)
-        if head_start is not None:
-            request = request.with_head_start(head_start_microseconds(head_start))
-        return request, seconds
 
     def _costing(self, cost: Mapping[str, int] | None) -> LimitRequest:
         from handfast._engine.rates import check_costs

@@ -205,11 +205,7 @@ class Limiter(AnyLimiter[Admission]):
             TypeError: ``cost`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
             ValueError: ``cost``, ``timeout`` or ``head_start`` is out of range.
         """
-        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        request = self._costing(cost)
-        if head_start is not None:
-            request = request.with_head_start(head_start_microseconds(head_start))
-        return Admitting(self._driver, request, seconds, self._admitted)
+        return Admitting(self._driver, *self._asking(cost, timeout, head_start), self._admitted)
 
     def resize(self, rates: str | Rate | Iterable[str | Rate] | None, *, reason: str | None = None) -> None:
         """Set the rates for all clients, whatever rates they use, from now on.
