@@ -42,6 +42,8 @@ class ObjectKind(NamedTuple):
     """Whether what is stored may change its layout: sorted sets of members, and numbers, do not."""
     has_keys: bool = False
     """Whether a name may have parts behind it, as ``keyed()`` takes them."""
+    is_one_slot: bool = False
+    """Whether all parts of a name are in one slot of a cluster, so that a script may change several: they stand at the end of a key."""
 
 
 KINDS: Mapping[str, ObjectKind] = {
@@ -87,6 +89,16 @@ KINDS: Mapping[str, ObjectKind] = {
         parts=("burst", "items"),
         reads="debouncing",
         has_keys=True,
+    ),
+    "budget": ObjectKind(
+        {"budget": ("Budget", "BudgetOfAll", "Reservation")},
+        "budget",
+        commands=("del",),
+        records=("BudgetStatus",),
+        parts=("account",),
+        reads="budgeting",
+        has_keys=True,
+        is_one_slot=True,
     ),
     "latch": ObjectKind(
         {"latch": ("Latch",)},

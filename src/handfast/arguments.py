@@ -81,7 +81,9 @@ KeyPart = str | int | UUID | date | Enum
 """A part of a key, as ``keyed()`` and ``by=`` of a limiter, `once` and `debounce` take it. A bool is an int, and a
 datetime a date."""
 
-Kind = Literal["lock", "semaphore", "rwlock", "election", "group", "partition", "once", "limiter", "debounce", "latch"]
+Kind = Literal[
+    "lock", "semaphore", "rwlock", "election", "group", "partition", "once", "limiter", "budget", "debounce", "latch"
+]
 """What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take
 locks. A key has its parts in its name, ``invoice|42``."""
 

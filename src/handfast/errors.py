@@ -7,6 +7,8 @@
     ├── Superseded          contention: a later request took the place of this one in the queue
     ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
+    ├── BudgetExceeded      contention: the amount does not fit into what is left of a budget
+    ├── BudgetMismatch      set-up: a budget was made with another period, zone or begin
     ├── WaitTimeout         contention: a latch was not open within the caller's timeout (also a TimeoutError)
     ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
     ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
@@ -33,15 +35,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from handfast._amounts import amount_text
 from handfast._naming import name_publicly
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
     from handfast.records import Holder, LockStatus
 
 __all__ = [
     "AcquireCancelled",
     "AcquireTimeout",
     "AlreadyRunning",
+    "BudgetExceeded",
+    "BudgetMismatch",
     "ClientClosed",
     "HandfastError",
     "KeyReused",
@@ -209,6 +217,62 @@ class RateLimited(HandfastError, TimeoutError):
         self.timeout = timeout
         self.retry_after = retry_after
         self.metric = metric
+
+
+class BudgetExceeded(HandfastError):
+    """The amount does not fit into what is left of a budget. Nothing is held, in no account.
+
+    Attributes:
+        scope: The account that it does not fit into, which is also the ``name``: ``llm|acme|team-7``.
+        amount: What was to be held.
+        limit: The limit of the account in a period.
+        spent: What was spent in this period.
+        held: What is held by calls that go on, or were never settled.
+        resets_at: When the next period begins, by the server's clock, in UTC; None for a budget in total.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        amount: Decimal,
+        limit: Decimal,
+        spent: Decimal,
+        held: Decimal,
+        resets_at: datetime | None,
+    ) -> None:
+        asked, most, used, kept = map(amount_text, (amount, limit, spent, held))
+        advice = "raise the limit with set_limit()"
+        if resets_at is not None:
+            advice = f"the next period begins at {resets_at:%Y-%m-%d %H:%M:%S} UTC; wait, or {advice}"
+        super().__init__(
+            f"{asked} does not fit into the budget {name!r}: of {most}, {used} is spent and {kept} is held; {advice}",
+            name=name,
+        )
+        self.scope = name
+        self.amount = amount
+        self.limit = limit
+        self.spent = spent
+        self.held = held
+        self.resets_at = resets_at
+
+
+class BudgetMismatch(HandfastError):
+    """A budget was made with another period, zone or begin, and is still in use. Nothing was changed.
+
+    Attributes:
+        asked: The period, the zone and the begin of this client: ``month Europe/Berlin 15``.
+        stored: Those with which the budget was made.
+    """
+
+    def __init__(self, name: str, asked: str, stored: str) -> None:
+        super().__init__(
+            f"the budget {name!r} was made as {stored!r} (period, zone, begins), and this client has {asked!r}; make it "
+            "alike in all programs, take another name, or delete the budget with forget()",
+            name=name,
+        )
+        self.asked = asked
+        self.stored = stored
 
 
 class AlreadyRunning(HandfastError):

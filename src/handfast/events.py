@@ -188,7 +188,7 @@ class Operated(NameEvent):
     fence: int | None
     """Up to which fence leases were taken, or with `single` the fence of the lease."""
     rates: str | None = None
-    """The rates that were set; empty where each client brings its own again."""
+    """The rates that were set, or the limit of a budget; empty where each client brings its own again."""
     permits: int | None = None
     """The limit that was set."""
     duration: float | None = None

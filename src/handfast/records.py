@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 
+from handfast._amounts import amount_text
 from handfast._kinds import MAX_PERMITS
 from handfast._naming import name_publicly
 from handfast.arguments import Duration, Kind
@@ -16,6 +18,7 @@ from handfast.arguments import Duration, Kind
 __all__ = [
     "Advance",
     "AuditEntry",
+    "BudgetStatus",
     "DebounceStatus",
     "Hold",
     "Holder",
@@ -214,13 +217,13 @@ class NameStatus:
         name: The name.
         status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know
             the limit: it is 0. While leases or requests are listed it is the largest that they have brought. Of a limiter,
-            a debounced name or a latch it is the status of that kind.
+            a budget, a debounced name or a latch it is the status of that kind.
         recorded: The record of a key of `once`; None without a record, or if `names` was not asked for records.
     """
 
     kind: Kind
     name: str
-    status: LockStatus | LimiterStatus | DebounceStatus | LatchStatus
+    status: LockStatus | LimiterStatus | BudgetStatus | DebounceStatus | LatchStatus
     recorded: OnceStatus | None = None
 
     def __str__(self) -> str:
@@ -255,15 +258,16 @@ class AuditEntry:
     Attributes:
         id: Identifies the entry. Later entries have larger ids.
         at: When it was written, by the server's clock, in UTC.
-        what: What was done: ``"release"``, ``"hold"``, ``"unhold"``, ``"pause"``, ``"resume"``, ``"resize"``, ``"reset"`` or
-            ``"forget"``, or what a program of yours has written.
+        what: What was done: ``"release"``, ``"hold"``, ``"unhold"``, ``"pause"``, ``"resume"``, ``"resize"``, ``"reset"``,
+            ``"raise"`` or ``"forget"``, or what a program of yours has written.
         kind: The kind of the name.
         name: The name; of a key, ``name|key``.
         by: The label of the client that did it.
         why: The reason.
         count: How many leases it concerned; None where that says nothing.
         fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
-        rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
+        rates: The rates that were set, as text, or the limit of a budget; empty where each client brings its own again, None
+            where none were set.
         permits: The limit that was set; None where none was.
         duration: For how many seconds a name was put on hold or paused; None where it was not.
         now: Whether the holders were asked to end.
@@ -289,7 +293,7 @@ class AuditEntry:
         """Return a line for a log: ``2026-11-28 03:00:00 UTC: hold lock 'a' for 60 s by ann@web-1: hangs``."""
         words = [self.what, self.kind, repr(self.name)]
         if self.rates is not None:
-            words.append(f"to {self.rates or 'the rates of each client'}")
+            words.append(f"to {self.rates or 'what each client brings'}")
         if self.permits is not None:
             words.append(f"to {self.permits:,} permit{'s' * (self.permits != 1)}")
         if self.duration is not None:
@@ -368,6 +372,50 @@ class LimiterStatus:
         by = f" by {self.last.by}" if self.last is not None and self.last.what == "pause" else ""
         pause = f"; paused for {self.paused_for:,.1f} s{by}" if self.paused_for else ""
         return f"{', '.join(map(str, self.rates))}; {self.waiting:,} waiting{pause}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStatus:
+    """How much of a budget is spent, at one instant of the server.
+
+    Attributes:
+        spent: What was spent in this period.
+        held: What is held by calls that go on, or were never settled. It counts like what is spent.
+        limit: What may be spent and held in a period: as set by `Budget.set_limit`, or else the client's own; in
+            `NameStatus` that of the client that has reserved last.
+        resets_at: When the next period begins, in UTC; None for a budget in total, or where this machine does not know the
+            time zone.
+        resets_in: Seconds until then; None where there is none.
+        was: What the period before came to; 0 if nothing was reserved in it.
+        period: ``"day"``, ``"week"``, ``"month"``, ``"quarter"``, ``"year"`` or ``"total"``.
+        zone: The time zone in whose midnight a period begins.
+        begins: Where a period begins, as for the client's ``budget()``.
+        is_set: Whether the limit was set for all clients.
+        last: The last `Budget.set_limit` or `Budget.at_least_spent`; None if there was none.
+    """
+
+    spent: Decimal
+    held: Decimal
+    limit: Decimal
+    resets_at: datetime | None
+    resets_in: float | None
+    was: Decimal
+    period: str
+    zone: str = "UTC"
+    begins: int = 1
+    is_set: bool = False
+    last: OperatorAction | None = None
+
+    @property
+    def remaining(self) -> Decimal:
+        """What may be reserved now."""
+        return max(self.limit - self.spent - self.held, Decimal())
+
+    def __str__(self) -> str:
+        """Return a line for a log: ``37.20 of 100 spent, 0.42 held; resets at 2026-12-01 00:00:00 UTC``."""
+        held = f", {amount_text(self.held)} held" if self.held else ""
+        resets = "" if self.resets_at is None else f"; resets at {self.resets_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{amount_text(self.spent)} of {amount_text(self.limit)} spent{held}{resets}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ BUSY: dict[str, Callable[[Any], int]] = {
     "partition": lambda there: _owned(there.partition("a", ["x", "y"])),
     "debounce": lambda there: there.debounce("a", 1.0).status().items,
     "limiter": lambda _: 0,
+    "budget": lambda there: int(there.budget("a", "1000/total").status().held),
 }
 """How many are in it, as the server tells, by the kind of the name; each takes a client of the sync API."""
 
@@ -265,12 +266,20 @@ ROWS: dict[str, Row] = {
     "once": Row(_made("once"), "once"),
     "limiter": Row(_made("limiter", "1000/h"), "limiter", calls=OBJECTS["limiter"]),
     "limiter of metrics": Row(_made("limiter", {"requests": "1000/h", "tokens": "9000/h"}), "limiter", calls=METRICS),
+    "budget": Row(
+        _made("budget", "1000/total"),
+        "budget",
+        lambda made: made.reserve(1),
+        calls=OBJECTS["budget"],
+        single=True,
+        no={"two": "what a closed client has held counts until the period ends"},
+    ),
     "debounce": Row(_made("debounce", 0.01), "debounce", run=_decorated, calls=OBJECTS["debounce"], takes_over=True),
     "latch": Row(_made("latch", 1), "latch", None, calls=OBJECTS["latch"]),
     **{
         kind: Row(_made(kind), kind, None, calls=sample)
         for kind, sample in OBJECTS.items()
-        if kind not in ("limiter", "debounce", "latch")  # which have arguments of their own
+        if kind not in ("limiter", "budget", "debounce", "latch")  # which have arguments of their own
     },
     # --- policies
     "preempt": Row(

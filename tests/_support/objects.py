@@ -45,8 +45,28 @@ def _limited(slow: Any, quick: Any) -> Sample:
 METRICS = _limited({"requests": "1/h", "tokens": "90/h"}, {"requests": "1/4ms", "tokens": "90/h"})
 """The calls of a limiter of several metrics."""
 
+
+def _through(block: Any) -> Any:
+    """Enter and leave a block of either API."""
+
+    async def through() -> None:
+        async with block:
+            pass
+
+    if hasattr(block, "__aenter__"):
+        return through()
+    with block:
+        return None
+
+
 OBJECTS = {
     "limiter": _limited("1/h", "1/4ms"),
+    "budget": Sample(
+        lambda client, name: client.budget(name, "1000/total"),
+        lambda client, name: _through(client.budget(name, "1000/total").reserve(1)),
+        "budget_reserve",
+        others=("status", "forget"),
+    ),
     "debounce": Sample(
         lambda client, name: client.debounce(name, 300.0),
         lambda client, name: client.debounce(name, 0.01).wait(),

@@ -379,6 +379,28 @@ async def _once(workload: Workload) -> None:
         await workload.record("release what has begun", run.release)
 
 
+async def _budget(workload: Workload) -> None:
+    """An account that begins a period, one whose hold has lapsed, and a hold that the server has lost."""
+    budget = workload.one.budget("a", "100/total")
+
+    async def reserve(amount: int, **options: Any) -> Any:
+        block = budget.all_of("x", ("x", "y")).reserve(amount, **options)
+        if workload.api.name == "sync":
+            with block as held:
+                workload.admin.delete("{hf:budget:a}:account:x")
+                return held.settle(amount)
+        async with block as held:
+            workload.admin.delete("{hf:budget:a}:account:x")
+            return await held.settle(amount)
+
+    await workload.record("reserve", reserve, 1)
+    await workload.record("reserve with a ttl", reserve, 2, ttl=TTL)
+    await workload.record("status", budget.keyed("x").status)
+    await workload.record("set_limit", budget.keyed("x").set_limit, 5)
+    await workload.record("at_least_spent", budget.keyed("x").at_least_spent, 4)
+    await workload.record("forget", budget.keyed("x").forget)
+
+
 async def _names(workload: Workload) -> None:
     for kind in get_args(Kind):
         workload.request_as_dead_client(kind, "a", "held")
@@ -413,7 +435,8 @@ async def _operate(workload: Workload) -> None:
     client = workload.one
     workload.admin.zadd("{hf:limiter:a}:window:1000", {"x 1": 2**40, "=": -1})
     workload.admin.pexpire("{hf:limiter:a}:window:1000", 60_000)
-    limiter, semaphore, latch, once = (
+    budget, limiter, semaphore, latch, once = (
+        client.budget("a", "1/month"),
         client.limiter("a", "1/s"),
         client.semaphore("a", 1),
         client.latch("a", 2),
@@ -428,6 +451,8 @@ async def _operate(workload: Workload) -> None:
         "resize": lambda: semaphore.resize(2),
         "hold": lambda: client.hold("c", 60, reason="a test"),
         "unhold": lambda: client.unhold("c"),
+        "see a budget": budget.status,
+        "set the limit of a budget": lambda: budget.set_limit(5),
         "see a latch": latch.status,
         "forget a latch": latch.forget,
         "see a record": once.status,
@@ -544,6 +569,7 @@ WORKLOADS: dict[str, Script] = {
     "rwlock": _rwlock,
     "lock_all": _lock_all,
     "limiter": _limiter,
+    "budget": _budget,
     "debounce": _debounce,
     "election": _election,
     "group": _group,

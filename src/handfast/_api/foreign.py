@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BLOCKS", "CLIENT", "LIMITS", "PERMITS", "RUNS", "unknown_options"]
+__all__ = ["BLOCKS", "BUDGETS", "CLIENT", "LIMITS", "PERMITS", "RUNS", "unknown_options"]
 
 CLIENT: Mapping[str, str] = {
     **dict.fromkeys(("Lock", "mutex", "Mutex", "redlock", "Redlock", "RedLock", "FileLock", "get_lock"), "use lock()"),
@@ -53,6 +53,15 @@ PERMITS: Mapping[str, str] = {
     **dict.fromkeys(("reset", "break_lock", "force_unlock", "clear"), "use force_release(reason=…)"),
 }
 """Other names for methods of a lock, a semaphore or a side of a read-write lock."""
+
+BUDGETS: Mapping[str, str] = {
+    **dict.fromkeys(("spend", "charge", "consume", "debit", "hold", "authorize", "acquire"), "use reserve()"),
+    **dict.fromkeys(("spent", "remaining", "balance", "usage"), "use status()"),
+    **dict.fromkeys(
+        ("settle", "commit", "capture", "refund", "give_back"), "the value of the block of reserve() has it"
+    ),
+}
+"""Other names for methods of a budget."""
 
 LIMITS: Mapping[str, str] = {
     **dict.fromkeys(("hit", "consume", "allow", "allowed", "try_acquire_nowait", "is_allowed"), "use try_acquire()"),

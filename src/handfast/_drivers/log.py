@@ -41,12 +41,14 @@ __all__ = [
     "renewal_failed",
     "renewal_refused",
     "sentinels_silent",
+    "settles_later",
     "stand_in_failed",
     "thread_failed",
     "unfinished_cleanup",
     "unheard",
     "unreadable",
     "unreleased",
+    "unsettled",
 ]
 
 lease_log = logging.getLogger("handfast.lease")
@@ -78,14 +80,15 @@ class LoggerApart(logging.Logger):
             self._logger.handle(record)
 
 
+_budget = logging.getLogger("handfast.budget")
 _cleanup = logging.getLogger("handfast.cleanup")
 _debounce = logging.getLogger("handfast.debounce")
 _limiter = logging.getLogger("handfast.limiter")
 _names = logging.getLogger("handfast.names")
 _once = logging.getLogger("handfast.once")
 _partition = logging.getLogger("handfast.partition")
-_cleanup_apart, _lease_apart, _renewal, _sentinel = (
-    LoggerApart(f"handfast.{name}") for name in ("cleanup", "lease", "renewal", "sentinel")
+_budget_apart, _cleanup_apart, _lease_apart, _renewal, _sentinel = (
+    LoggerApart(f"handfast.{name}") for name in ("budget", "cleanup", "lease", "renewal", "sentinel")
 )
 
 
@@ -103,6 +106,18 @@ def unreleased(name: str) -> None:
 
 def pause_cut(name: str, asked: float, at_most: float) -> None:
     _limiter.warning("the limiter %r was to pause for %.6g s, and does for %.6g s: at_most", name, asked, at_most)
+
+
+def settles_later(name: str, amount: str, error: Exception) -> None:
+    """Log that the settlement of a budget goes on in the background."""
+    text = "the budget %r is settled with %s as soon as the server answers: %s"
+    _budget.warning(text, name, amount, error, extra={"lock": name, "amount": amount, "reason": str(error)})
+
+
+def unsettled(name: str, amount: str) -> None:
+    """Log that the settlement of a budget was given up."""
+    text = "the budget %r could not be settled with %s: what was held counts, or with a ttl nothing"
+    _budget_apart.error(text, name, amount, extra={"lock": name, "amount": amount})
 
 
 def unreadable(names: Iterable[tuple[str, str]]) -> None:

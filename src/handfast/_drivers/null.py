@@ -23,6 +23,8 @@ from handfast._drivers.clock import monotonic, wall_clock
 from handfast._drivers.driver import A
 from handfast._drivers.events import Events
 from handfast._drivers.losses import run_lost_callbacks
+from handfast._engine.budgets import BudgetRequest
+from handfast._engine.calendar import END_US
 from handfast._engine.calls import PARTS, Request
 from handfast._engine.contract import contract_of
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
@@ -97,6 +99,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
         0,
         b"",
     ],
+    "budget_inspect": lambda _: [b"state", _now_us(), 0, 0, 0, 0, -1, 0, b"", b"", 0, 0],
     "debounce_inspect": lambda _: [b"state", _now_us(), 0, 0, 0],
     "latch_inspect": lambda _: [b"state", 0, 0, []],
     "GET": lambda _: None,
@@ -310,13 +313,18 @@ class NullDriver:
         """Return False: no lease that is dropped stays taken."""
         return False
 
-    def run(self, steps: Steps[T], name: str, _attempt: BaseAttempt | None = None) -> T:
-        """Perform a protocol."""
+    def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
+        """Perform a protocol. A budget whose name is taken has nothing left."""
         if self._closed:
             raise ClientClosed(name)
+        request = None if attempt is None else attempt.request
+        if isinstance(request, BudgetRequest) and _is_taken(request):
+            number = next(n for n, account in enumerate(request.accounts, 1) if account.name in TAKEN)
+            limit = request.terms.limit
+            return _perform(steps, Answer(monotonic(), b"exceeded " + doubles(number, limit, 0, limit, END_US)))
         return _perform(steps)
 
-    def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
+    def finish(self, steps: Callable[[], Steps[T]], name: str, _error: BaseException | None = None) -> T:
         """Perform a protocol."""
         return NullDriver.run(self, steps(), name)
 

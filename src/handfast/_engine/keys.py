@@ -9,6 +9,8 @@ then. Users see and give such a name in the same order, unencoded, with a backsl
 inside the name or a part: `shown_name` writes this text, and `read_shown` reads it. So each key has one text, and each text
 one key.
 
+Kinds with `ObjectKind.is_one_slot` have the parts at the end of a key, outside of the hash tag.
+
 A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its
 names are in one slot. There the name's colons are encoded, too.
 """
@@ -25,6 +27,7 @@ from handfast._kinds import KINDS
 
 __all__ = [
     "KEYED",
+    "ONE_SLOT",
     "KeySet",
     "check_namespace",
     "control_channel",
@@ -37,6 +40,9 @@ __all__ = [
     "sharded_channel",
     "shown_name",
 ]
+
+ONE_SLOT = frozenset(name for name, kind in KINDS.items() if kind.is_one_slot)
+"""Kinds of which all parts of a name have the hash tag of the name: ``{<namespace>:<kind>:<name>}:<what>:<part>|<part>``."""
 
 KEYED = frozenset(name for name, kind in KINDS.items() if kind.has_keys)
 """Kinds whose names may have parts behind them. A name of another kind is shown as it is."""
@@ -62,7 +68,7 @@ class KeySet:
     ``tag``: the beginning of the keys, where it was read of one of them.
     """
 
-    __slots__ = ("_namespace", "_parts", "_plain_name", "kind", "name", "tag")
+    __slots__ = ("_behind", "_namespace", "_parts", "_plain_name", "kind", "name", "tag")
 
     def __init__(
         self, namespace: str, kind: str, name: str, parts: tuple[str, ...] = (), *, tag: str | None = None
@@ -70,8 +76,10 @@ class KeySet:
         self._namespace = namespace
         self._plain_name = name
         self._parts = parts
+        is_behind = bool(parts) and kind in ONE_SLOT
+        self._behind = f":{_encoded(namespace, parts)}" if is_behind else ""
         self.kind: str = kind
-        self.tag: str = _tag(namespace, kind, name, parts) if tag is None else tag
+        self.tag: str = _tag(namespace, kind, name, () if is_behind else parts) if tag is None else tag
         """What all of them begin with."""
         self.name: str = shown_name(kind, name, parts)
         """The name with its parts, as users see it."""
@@ -80,6 +88,11 @@ class KeySet:
     def of_shown(cls, namespace: str, kind: str, text: str) -> KeySet:
         """Return the keys of the name that has this text. Raises TypeError or ValueError if no name has it."""
         return cls(namespace, kind, *read_shown(kind, text))
+
+    @property
+    def mark(self) -> str:
+        """What no other name has in common with its keys."""
+        return self.tag + self._behind
 
     def renamed(self, name: str) -> KeySet:
         """Return the keys of another name of the same kind."""
@@ -106,7 +119,7 @@ class KeySet:
 
     def key(self, part: str) -> str:
         """Return the key of one part of the state, such as ``tokens``."""
-        return f"{self.tag}:{part}"
+        return f"{self.tag}:{part}{self._behind}"
 
 
 def shown_name(kind: str, name: str, parts: Iterable[str] = ()) -> str:
@@ -140,14 +153,15 @@ def keys_of_kind(namespace: str, kind: str) -> str:
     return f"{_frame(namespace)[0]}{kind}:*"
 
 
-def key_pattern(namespace: str, pieces: Iterable[str], part: str) -> str:
+def key_pattern(namespace: str, pieces: Iterable[str], part: str | None) -> str:
     """Return the server's pattern for that part of all names, of every kind, that have these pieces in this order.
 
-    Anything may stand between two pieces, so the empty pieces at the ends leave an end open.
+    Anything may stand between two pieces, so the empty pieces at the ends leave an end open. Without ``part`` a piece may
+    stand anywhere behind the kind, also outside of a hash tag.
     """
     start, safe, end = _frame(namespace)
     name = "*".join(piece and encode_name(piece, "name", safe=safe) for piece in pieces)
-    return f"{start}*:{name}{end}:{part}"
+    return f"{start}*:{name}*" if part is None else f"{start}*:{name}{end}:{part}"
 
 
 def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
@@ -156,12 +170,15 @@ def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
     Raises ValueError if the name is too long.
     """
     plain = _plain_keys(namespace).fullmatch(key)
-    if plain is not None:
+    if plain is not None and plain[2] not in ONE_SLOT:
         tag, kind, name, part = plain.groups()
         return KeySet(namespace, _KINDS.get(kind, kind), name, tag=tag), part
     start, _, end = _frame(namespace)
     kind, _, rest = key.removeprefix(start).partition(":")
     encoded, _, part = rest.partition(f"{end}:")
+    if kind in ONE_SLOT:
+        part, colon, behind = part.partition(":")
+        encoded += f"{SEPARATOR}{behind}" if colon else ""
     name, *parts = map(unquote, encoded.split(SEPARATOR))
     is_name = part and all((name, *parts)) and (not parts or kind in KEYED)
     return (KeySet(namespace, kind, name, tuple(parts)), part) if is_name else None
@@ -180,8 +197,13 @@ def _plain_keys(namespace: str) -> re.Pattern[str]:
 
 def _tag(namespace: str, kind: str, name: str, parts: tuple[str, ...]) -> str:
     start, safe, end = _frame(namespace)
-    encoded = [encode_name(name, "name", safe=safe), *(encode_name(part, "a part", safe=safe) for part in parts)]
-    return f"{start}{kind}:{SEPARATOR.join(encoded)}{end}"
+    encoded = encode_name(name, "name", safe=safe)
+    return f"{start}{kind}:{encoded}{SEPARATOR + _encoded(namespace, parts) if parts else ''}{end}"
+
+
+def _encoded(namespace: str, parts: tuple[str, ...]) -> str:
+    _, safe, _ = _frame(namespace)
+    return SEPARATOR.join(encode_name(part, "a part", safe=safe) for part in parts)
 
 
 def _frame(namespace: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple, get_args
 
 from handfast._engine.calls import INSPECT, PARTS
 from handfast._engine.effects import Call
-from handfast._engine.keys import KeySet, key_pattern, read_key
+from handfast._engine.keys import ONE_SLOT, KeySet, key_pattern, read_key
 from handfast._engine.limits import Window
 from handfast._engine.packing import double
 from handfast._engine.script import command, load, pack
@@ -117,7 +117,7 @@ class NamePattern:
         parts = set[str]().union(*(self._parts[kind] for kind in self._sought))
         if not parts:
             return None
-        part = parts.pop() if len(parts) == 1 else "*"
+        part = None if ONE_SLOT.intersection(self._sought) else parts.pop() if len(parts) == 1 else "*"
         args = (cursor, "MATCH", key_pattern(self._namespace, self._pieces, part), "COUNT", SCANNED)
         return Call(command("SCAN", len(args)), pack(args))
 

@@ -67,7 +67,7 @@ class Search:
         """By the beginning of their keys, the rates that clients have announced of limiters."""
         self._direct = [Place(keys) for keys in pattern.places()]
         """The places that need no SCAN."""
-        self._seen = {place.keys.tag for place in self._direct}
+        self._seen = {place.keys.mark for place in self._direct}
         self.places = dict[tuple[str, str], Place | KeySet]()
         """By kind and name, where each name that was found is stored, without windows its keys; empty with ``keeps=False``."""
         self.recorded = dict[str, KeySet]()
@@ -123,8 +123,8 @@ class Search:
             elif place.kind == "limiter":
                 windows = self._limiters.setdefault(place.tag, (place, set()))[1]
                 windows |= set() if window is None else {window}
-            elif place.tag not in self._seen:
-                self._seen.add(place.tag)
+            elif place.mark not in self._seen:
+                self._seen.add(place.mark)
                 places.append(Place(place))
         return places
 

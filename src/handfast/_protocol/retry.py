@@ -207,6 +207,7 @@ class Cleanup:
         return isinstance(outcome, ErrorReply) and is_failover(outcome)
 
     def expire(self, now: float) -> None:
-        """Give the cleanup up if its time is over."""
-        if now >= self._give_up_at:
+        """Give the cleanup up if its time is over. Its protocol learns of that by GeneratorExit."""
+        if now >= self._give_up_at and self.call is not None:
             self.call = None
+            self._steps.close()

@@ -35,6 +35,7 @@ METRICS = {
         "gauge",
         "How full the fullest limiter is, where its limit is known: 1 admits no more",
     ),
+    "handfast_budget_used_ratio": ("gauge", "Which part of the fullest budget is spent or held: 1 admits no more"),
     "handfast_oldest_hold_seconds": ("gauge", "For how long the oldest lease has been held"),
     "handfast_oldest_awaited_hold_seconds": (
         "gauge",
@@ -136,6 +137,8 @@ def _gauges(view: View, place_of: Callable[[Row], Place]) -> Iterator[Sample]:
             yield "handfast_paused", named, sum(one.stop is not None for one in facts)
             shares = (rate.used / rate.limit for one in facts for rate in one.rates if rate.limit)
             yield "handfast_limit_used_ratio", named, max(shares, default=0.0)
+        if spent := [one.share for one in facts if one.share is not None]:
+            yield "handfast_budget_used_ratio", named, max(spent)
         if face.has_leases or face.has_rates:
             yield "handfast_oldest_wait_seconds", named, _longest((one.waits_since for one in facts), at)
 

@@ -149,6 +149,8 @@ class Facts:
     stop: Stop | None = None
     """The hold or the pause, if there is one."""
     rates: Sequence[RateStatus] = ()
+    share: float | None = None
+    """Of a budget, which part of the limit is spent or held: 1 if nothing more fits. None of other kinds."""
     is_idle: bool = False
     """Whether the name was only used of late."""
     doubtful_at: float | None = None
@@ -173,12 +175,14 @@ class Facts:
 
     @property
     def used(self) -> float:
-        """How full the tightest rate is: 1 if nothing more fits."""
+        """How full the tightest rate or the budget is: 1 if nothing more fits."""
+        if self.share is not None:
+            return self.share
         return max([rate.used / rate.limit for rate in self.rates if rate.limit], default=0.0)
 
     @property
     def rank(self) -> tuple[int, float, float]:
-        """Sorts names: the longest queue first, then the longest hold, then the fullest limiter."""
+        """Sorts names: the longest queue first, then the longest hold, then the fullest limiter or budget."""
         return -self.waiting, self.held_since if self.held_since is not None else float("inf"), -self.used
 
 

@@ -18,6 +18,7 @@ from handfast._watch.results import Result, State
 from handfast._watch.rows import Key, Level, Row, is_full
 from handfast._watch.thresholds import (
     FRESH_S,
+    FULL_SHARE,
     GROWN,
     GROWN_FROM,
     LATE_SHARE,
@@ -153,7 +154,9 @@ def _of_stuck(rows: list[Row], now: float) -> Verdict:
 
 def _is_quiet(facts: Facts, now: float) -> bool:
     """Whether no rule can find anything: most names are held in peace."""
-    return not facts.waiting and facts.stop is None and (facts.doubtful_at is None or now < facts.doubtful_at)
+    if facts.waiting or facts.stop is not None or (facts.share or 0.0) >= FULL_SHARE:
+        return False
+    return facts.doubtful_at is None or now < facts.doubtful_at
 
 
 def _stuck(row: Row, now: float) -> Finding | None:
@@ -238,6 +241,18 @@ def _full(row: Row, now: float) -> Finding | None:
     return Finding("warning", _harm(facts, now), says, (f"{_sentence(facts.waiting)}.",))
 
 
+def _spent(row: Row, _now: float) -> Finding | None:
+    share = row.facts.share
+    if share is None or share < FULL_SHARE:
+        return None
+    says = Label(row.name), f" has used {share:.0%} of its budget: ", *row.who
+    means = "Calls are refused." if share >= 1 else "Calls that need more than is left are refused."
+    resets: Sentence = (
+        () if row.facts.ends_at is None else (" The next period begins in ", Moment(row.facts.ends_at), ".")
+    )
+    return Finding("warning" if share >= 1 else "note", share, says, (means, *resets))
+
+
 RULES: dict[str, Rule] = {
     "stuck": _stuck,
     "waits": _waits,
@@ -246,6 +261,7 @@ RULES: dict[str, Rule] = {
     "unrenewed": _unrenewed,
     "grows": _grows,
     "full": _full,
+    "spent": _spent,
 }
 """By their words, which begin the id of a problem."""
 

@@ -158,6 +158,7 @@ def _operate(namespace: str) -> Use:
         _use([request.inspect(), request.read(), outcome(place), request.forget_shown(b"-")], namespace, "once"),
         _use([permits.resize(1)], namespace, "semaphore"),
         Use(tuple(map(load, limits)), frozenset({"scan"}), (keys_of_kind(namespace, "limiter"),)),
+        Use((load("budget_set"),), frozenset(), (keys_of_kind(namespace, "budget"),)),
         Use((load("latch_forget"),), frozenset(), (keys_of_kind(namespace, "latch"),)),
         Use((), frozenset({"pexpire", "xadd", "xrange", "xrevrange"}), (keys_of_kind(namespace, auditing.KIND),)),
     ]

@@ -88,6 +88,10 @@ TASKS = {
             "handfast.cli.operate.limits:resize",
             "Set the rates of the limiter NAME for all, or the permits of the semaphore NAME.",
         ),
+        "budget": (
+            "handfast.cli.operate.budget:command",
+            "Show what is spent of the budget NAME, or set its limit.",
+        ),
         "reset": (
             "handfast.cli.operate.limits:reset",
             "Forget what the limiter NAME has admitted until now, and admit those who wait and fit.",

@@ -81,8 +81,8 @@ def busy(*names: str) -> Iterator[None]:
     """Have names be taken, for clients without a server: to test how a program goes on then.
 
     It is for clients within `deactivate`, and for ``Handfast("null:")``. ``try_acquire()`` returns None, an acquire with a timeout
-    raises AcquireTimeout at once, a limiter refuses for a second, and `once` is running. An acquire without a timeout would
-    wait forever, and raises WouldDeadlock.
+    raises AcquireTimeout at once, a limiter refuses for a second, a budget has nothing left, and `once` is running. An
+    acquire without a timeout would wait forever, and raises WouldDeadlock.
 
     Example:
         with deactivate(), busy("orders:42"):

@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
+from handfast._kinds import KINDS
 from handfast.events import Acquired, Lost, Released
 from tests._support.helpers import settled
 from tests._support.kinds import LONG_S, until
 
 
 def applies(row, api):
-    if row.shape == "calls" or row.of in {"limiter", "debounce"}:
+    if row.shape == "calls" or KINDS[row.of].limit is None:
         return "it has no lease"
     return "the leases are of others" if row.loop == "watches" else None
 

@@ -7,11 +7,13 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import get_args
 
 import pytest
 
 from handfast import (
+    BudgetStatus,
     DebounceStatus,
     Handfast,
     Hold,
@@ -46,6 +48,8 @@ from tests.gate.metrics.test_exporter import values
 
 NOW = 1000.0
 
+RESETS = datetime(2026, 12, 1, tzinfo=UTC)
+
 HOLD = Hold(datetime(2026, 11, 28, tzinfo=UTC), 3600.0, "ops", "migration")
 
 PAUSE = OperatorAction(datetime(2026, 11, 28, tzinfo=UTC), "pause", "ops", "they answer 429")
@@ -76,6 +80,7 @@ SAMPLES = {
     "partition": leases(2, waiting=0, limit=10**9, exclusive=False),
     "once": leases(waiting=0),
     "limiter": LIMITER,
+    "budget": BudgetStatus(Decimal("97.2"), Decimal("0.3"), Decimal(100), RESETS, 90_000.0, Decimal(), "month"),
     "debounce": DebounceStatus(1, 40.0, 3.0, 2),
     "latch": LatchStatus(("a", "b"), None, 2, 2, datetime(2026, 11, 28, tzinfo=UTC)),
 }
@@ -90,6 +95,7 @@ SAYS = {
     "partition": "2 workers, the first for 50s; no one waits",
     "once": "held by web-0 for 50s; no one waits",
     "limiter": "480/500 in 1m used; 3 waiting, the first for 9.0s",
+    "budget": "97.20 of 100 spent this month; 0.30 held",
     "debounce": "runs in 3.0s; calls for 40s",
     "latch": "2 parts done; 2 waiting",
 }
@@ -174,7 +180,7 @@ def test_all_views_say_the_same_of_a_name(kind):
     screen = Screen("hf", view, shows="limits" if one.face.has_rates else "names")
     top = "\n".join(drawn(cells, 140, color=False, plain=True) for cells in screen.frame(140, 12, NOW))
     page = wire.fields_of(one, ())
-    assert who in line or kind in ("debounce", "latch")
+    assert who in line or kind in ("budget", "debounce", "latch")
     assert shown[1].strip() == SAYS[kind]
     assert page.get("waiting", 0) == one.facts.waiting
     assert page.get("holding", 0) == one.facts.holding

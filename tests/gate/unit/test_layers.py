@@ -20,7 +20,19 @@ LAB = ROOT / "lab/src"
 LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
 
 LAYERS |= dict.fromkeys(
-    ("arguments", "errors", "events", "records", "_kinds", "_naming", "_objects", "_signatures", "_version"), 1
+    (
+        "_amounts",
+        "arguments",
+        "errors",
+        "events",
+        "records",
+        "_kinds",
+        "_naming",
+        "_objects",
+        "_signatures",
+        "_version",
+    ),
+    1,
 )
 
 DRIVERS = LAYERS["_drivers"]

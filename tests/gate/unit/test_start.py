@@ -40,6 +40,7 @@ def test_the_package_alone_imports_neither_api_nor_redis_py():
     assert ours == {
         "handfast",
         "handfast._kinds",
+        "handfast._amounts",
         "handfast._naming",
         "handfast._version",
         "handfast.arguments",

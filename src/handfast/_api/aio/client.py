@@ -68,6 +68,7 @@ from handfast.arguments import (
 
 if TYPE_CHECKING:
     from handfast._api.aio.autocomplete import AsyncAutocomplete
+    from handfast._api.aio.budget import AsyncBudget
     from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.election import AsyncElection
     from handfast._api.aio.group import AsyncGroup
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from handfast._api.aio.rwlock import AsyncReadLock, AsyncWriteLock
     from handfast._api.aio.scores import AsyncScores
     from handfast._api.aio.together import AsyncTogether
+    from handfast._engine.money import Amount
     from handfast._protocol.names import Search
     from handfast.events import Event
     from handfast.records import NameStatus, Rate, ServerFinding
@@ -749,6 +751,37 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         every_s, place = milliseconds(every, "every") / 1000, KeySet(self._namespace, "partition", name)
         group = AsyncGroup(self._driver, grouping.request(place, options), "warn")
         return AsyncPartition(AsyncSettings(self._driver, place, options, group, listed, every_s, value, most))
+
+    def budget(self, name: str, budget: str | tuple[Amount, str], *, zone: str = "UTC", begins: int = 1) -> AsyncBudget:
+        """Return the budget of a name: an amount that may be spent in a period of the calendar. No I/O.
+
+        Example:
+            budget = hf.budget("llm", "100.00/month", zone="Europe/Berlin", begins=15)
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the budget.
+            budget: Limit and period: "100.00/month", or as a tuple, such as (Decimal(100), "month"). The limit is from 0 to
+                4,503,599,627.370496 with at most six decimals, of money or anything else that is counted; the period is
+                day, week, month, quarter, year, or total for one that never ends.
+            zone: The time zone in whose midnight a period begins: a name of the IANA database.
+            begins: Where a period begins: of a month or a quarter the day from 1 to 31, which in a shorter month is the
+                last one; of a week the weekday from 1, Monday, to 7; of a year the month from 1 to 12.
+
+        Returns:
+            The budget. Nothing is sent yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or this machine does not know the time zone.
+        """
+        from handfast._api.aio.budget import AsyncBudget
+        from handfast._engine.budgets import BudgetRequest, Terms
+        from handfast._engine.calendar import Calendar, read_budget
+        from handfast._engine.money import millionths
+
+        limit, period = read_budget(budget)
+        terms = Terms(millionths(limit, "the limit of a budget"), Calendar.checked(period, zone, begins))
+        return AsyncBudget(self._driver, BudgetRequest([KeySet(self._namespace, "budget", name)], terms))
 
     def latch(self, name: str, count: int, *, ttl: Duration = 86400.0) -> AsyncLatch:
         """Return the latch of a name, which opens once `count` parts are done. No I/O.

@@ -176,7 +176,8 @@ class Operations:
             reason: Why: 1 to 1,000 bytes of UTF-8.
             count: How many leases it concerned; None where that says nothing.
             fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
-            rates: The rates that were set, as text; empty where each client brings its own again, None where none were set.
+            rates: The rates that were set, as text, or the limit of a budget; empty where each client brings its own again,
+                None where none were set.
             permits: The limit that was set; None where none was.
             duration: For how long a name was put on hold or paused, in seconds (a number or a timedelta), from 0.001 s to 366
                 days; None where it was not.

@@ -295,9 +295,18 @@ class AsyncDriver(Contexts):
         """
         lease.owner.perform_later(steps)
 
-    async def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
-        """Perform a protocol that may run twice. It goes on in the background if it does not end here."""
+    async def finish(self, steps: Callable[[], Steps[T]], name: str, error: BaseException | None = None) -> T | None:
+        """Perform a protocol that may run twice. It goes on in the background if it does not end here.
+
+        ``error`` ends the block in which it is performed. After an interrupt or a cancellation an outage is not waited for;
+        and nothing at all in a closed coroutine.
+        """
         context = self._context(name)
+        if error is not None and not isinstance(error, Exception):
+            waits = True
+            waits = may_wait(error)  # asyncio only
+            await clean_up(context, [steps] * waits, name, apart=[steps] * (not waits))
+            return None
         try:
             return await run(context, steps(), name)
         # sync only: except OWN_ERRORS:

@@ -287,9 +287,17 @@ class SyncDriver(Contexts):
         """
         lease.owner.perform_later(steps)
 
-    def finish(self, steps: Callable[[], Steps[T]], name: str) -> T:
-        """Perform a protocol that may run twice. It goes on in the background if it does not end here."""
+    def finish(self, steps: Callable[[], Steps[T]], name: str, error: BaseException | None = None) -> T | None:
+        """Perform a protocol that may run twice. It goes on in the background if it does not end here.
+
+        ``error`` ends the block in which it is performed. After an interrupt or a cancellation an outage is not waited for;
+        and nothing at all in a closed coroutine.
+        """
         context = self._context(name)
+        if error is not None and not isinstance(error, Exception):
+            waits = True
+            clean_up(context, [steps] * waits, name, apart=[steps] * (not waits))
+            return None
         try:
             return run(context, steps(), name)
         except OWN_ERRORS:

@@ -463,6 +463,8 @@ class Renewer(LossNotifier):
             else:
                 time.sleep(CLOSING_PAUSE_S)
             self._drop_finished_cleanups()
+        for cleanup in self._cleanups:
+            cleanup.expire(inf)
 
     def _send(self, session: Session, calls: list[tuple[Any, Call]], settle: Settle, *, sources: bool) -> None:
         if not calls:

@@ -114,7 +114,7 @@ def _entries(client: Handfast, since: float | None, *, follow: bool) -> Iterator
 def _line(entry: AuditEntry) -> str:
     leases = "" if entry.count is None else f" ({entry.count:,} lease{'s' * (entry.count != 1)})"
     leases = f" (the lease with fence {entry.fence})" if entry.single else leases
-    rates = "" if entry.rates is None else f" to {entry.rates or 'the rates of each client'}"
+    rates = "" if entry.rates is None else f" to {entry.rates or 'what each client brings'}"
     permits = "" if entry.permits is None else f" to {entry.permits:,} permit{'s' * (entry.permits != 1)}"
     time = "" if entry.duration is None else f" for {span(entry.duration)}"
     values = f"{leases}{rates}{permits}{time}{', now' * entry.now}"

@@ -12,7 +12,7 @@ export function paint() {
   list($("audit-rows"), entries, (entry) => entry.id, (entry) => {
     const leases = entry.single ? `the lease with fence ${entry.fence}` : many(entry.count ?? 0, "lease");
     const taken = entry.count && entry.what === "release" ? ` (${leases})` : "";
-    const rates = entry.rates === null ? "" : ` to ${entry.rates || "the rates of each client"}`;
+    const rates = entry.rates === null ? "" : ` to ${entry.rates || "what each client brings"}`;
     const permits = entry.permits === null ? "" : ` to ${many(entry.permits, "permit")}`;
     const time = entry.duration === null ? "" : ` for ${span(entry.duration)}`;
     const values = `${taken}${rates}${permits}${time}${entry.now ? ", now" : ""}`;

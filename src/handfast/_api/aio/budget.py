@@ -1,0 +1,316 @@
+"""Budgets: an amount is held before a call, and settled when the cost is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from handfast._api import foreign
+from handfast._api.aio.object import AsyncObject, undoing
+from handfast._drivers import log
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.budgets import KEEP, MAX_ACCOUNTS, UNSET, AccountRequest, BudgetRequest
+from handfast._engine.money import Amount, as_decimal, millionths
+from handfast._engine.validate import check_int, check_reason, key_parts, milliseconds, reply_seconds
+from handfast._naming import name_publicly
+from handfast._objects import AsyncBlockOnly, Named
+from handfast._protocol import budgeting
+from handfast.arguments import Duration, KeyPart
+from handfast.errors import ClientClosed
+
+if TYPE_CHECKING:
+    from handfast.records import BudgetStatus
+
+__all__ = ["AsyncBudget", "AsyncBudgetOfAll", "AsyncReservation"]
+
+
+class AsyncReservation(Named):
+    """An amount that is held of a budget for one call.
+
+    It is settled once: by `settle`, by `give_back`, or at the end of its block, where the amount that was held counts.
+    """
+
+    _request: BudgetRequest
+
+    def __init__(self, driver: AsyncDriver, attempt: budgeting.ReserveAttempt, left: Decimal) -> None:
+        self._driver = driver
+        self._request = attempt.request
+        self._left = left
+        self._settlement = budgeting.Settlement(attempt, self._given_up)
+        self._settled: Decimal | None = None
+        self._is_sent = False
+
+    def __repr__(self) -> str:
+        how = f"{self.amount} held" if self._settled is None else f"settled with {self._settled}"
+        return f"<{type(self).__name__} of {self.name!r}: {how}>"
+
+    @property
+    def amount(self) -> Decimal:
+        """What is held."""
+        return as_decimal(self._request.amount)
+
+    @property
+    def left(self) -> Decimal:
+        """What was left of the budget right after; of several accounts the least."""
+        return self._left
+
+    @property
+    def settled(self) -> Decimal | None:
+        """What the call has cost; None until it is settled, 0 if it was given back."""
+        return self._settled
+
+    async def settle(self, amount: Amount) -> bool:
+        """Let the call count for what it has cost, once.
+
+        An outage raises nothing: the answer that was paid for is worth more. The client goes on for 20 seconds in the
+        background, logs a WARNING at once, and an ERROR with the amount if that was in vain. Then the amount that was held
+        counts until the period ends, or with a ``ttl`` nothing does.
+
+        A hold that is gone, since its ``ttl`` is over or the server has lost it, is charged all the same. An amount above
+        what was held may exceed the limit: then nothing fits until the next period.
+
+        Args:
+            amount: A Decimal, a text such as "0.42" or an int, from 0 to 4,503,599,627.370496, with at most six decimals.
+
+        Returns:
+            True if the server has it; False if the client goes on in the background.
+
+        Raises:
+            RuntimeError: It was settled before.
+            TypeError: ``amount`` is a float, or of another type.
+            ValueError: ``amount`` is out of range, or has more decimals.
+        """
+        number = millionths(amount, "amount")
+        if self._settled is not None:
+            raise RuntimeError(f"{self!r} counts once; reserve another amount for another call")
+        self._settlement.amount, self._settled = number, as_decimal(number)
+        return await self._send()
+
+    async def give_back(self) -> bool:
+        """Give the amount back: the call was not made, or was free. As `settle` with 0.
+
+        Returns:
+            True if the server has it; False if the client goes on in the background.
+
+        Raises:
+            RuntimeError: It was settled before.
+        """
+        return await self.settle(0)
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Let the amount count that was held, unless the block has settled. It may be called again."""
+        if not self._is_sent:
+            self._settled = as_decimal(self._settlement.amount)
+            await self._send(error)
+
+    async def _send(self, error: BaseException | None = None) -> bool:
+        trouble: Exception | None = None
+        try:
+            await self._driver.finish(self._settlement.begin, self.name, error)
+        except OWN_ERRORS as refusal:  # any other exception is an interrupt: the end of the block sends it again
+            trouble = refusal
+        self._is_sent = True
+        if isinstance(trouble, ClientClosed):
+            self._given_up()
+        elif trouble is not None:
+            log.settles_later(self.name, str(self._settled), trouble)
+        return trouble is None
+
+    def _given_up(self) -> None:
+        log.unsettled(self.name, str(self._settled))
+
+
+class AsyncReserving(AsyncBlockOnly, Named):
+    """A block for which an amount is held, for one caller and once. Made by ``reserve()``."""
+
+    _attempts = budgeting.ReserveAttempt
+    _instead = "reserve the amount there"
+    _request: BudgetRequest
+
+    def __init__(self, driver: AsyncDriver, request: BudgetRequest) -> None:
+        self._driver, self._request = driver, request
+        self._entries = iter((True,))
+        self._reservation: AsyncReservation | None = None
+
+    @undoing
+    async def __aenter__(self, attempt: budgeting.ReserveAttempt, /) -> AsyncReservation:
+        if not next(self._entries, False):  # atomic, whichever caller comes first
+            raise RuntimeError(f"the block of {self!r} was entered before; reserve() makes another one")
+        left = await self._driver.run(budgeting.reserve(attempt), self._request.name, attempt)
+        self._reservation = AsyncReservation(self._driver, attempt, left)
+        return self._reservation
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            await self._leave(error)
+        except BaseException as interrupt:
+            await self._leave(interrupt)
+            raise
+
+    async def _leave(self, error: BaseException | None) -> None:
+        if self._reservation is not None:
+            await self._reservation._end(error)  # noqa: SLF001 -- its own class
+
+
+class AsyncBudgetOfAll(Named):
+    """Several accounts of a budget, of which an amount is held in all or in none. Made by `Budget.all_of`."""
+
+    _elsewhere = foreign.BUDGETS
+    _instead = "make it there with all_of()"
+    _request: BudgetRequest
+
+    def __init__(self, driver: AsyncDriver, request: BudgetRequest, by: tuple[str, ...] = ()) -> None:
+        self._driver = driver
+        self._request = request
+        self._by = by
+
+    def reserve(self, amount: Amount, *, ttl: Duration | None = None) -> AbstractAsyncContextManager[AsyncReservation]:
+        """Return a block for which an amount is held: it begins if the amount fits, and never waits. No I/O.
+
+        Left without a settlement, also by an exception, the amount counts as spent: the call may have been paid. If the
+        process dies, it counts until the period ends, or until the ``ttl`` is over.
+
+        Example:
+            async with budget.reserve("0.42") as held:
+                answer = await ask(question)
+                await held.settle(price_of(answer))
+
+        Args:
+            amount: The most that the call may cost: a Decimal, a text such as "0.42" or an int, from 0 to
+                4,503,599,627.370496, with at most six decimals.
+            ttl: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the amount is given back unless it
+                is settled. Longer than the call takes: one that ends later is charged all the same, and may exceed the
+                limit then. None holds it until the period ends.
+
+        Returns:
+            What ``async with`` takes, once; its value is the `Reservation`. Beginning the block raises BudgetExceeded if the
+            amount does not fit, BudgetMismatch if another client has made the budget with another period, and what
+            every call may raise: ServerRefused and redis-py's connection errors. Then nothing is held.
+
+        Raises:
+            TypeError: ``amount`` is a float or of another type, or ``ttl`` neither a number nor a timedelta.
+            ValueError: ``amount`` or ``ttl`` is out of range.
+        """
+        ttl_ms = 0 if ttl is None else milliseconds(ttl, "ttl")
+        return AsyncReserving(self._driver, self._request.of(millionths(amount, "amount"), ttl_ms))
+
+
+class AsyncBudget(AsyncBudgetOfAll, AsyncObject):
+    """A budget: what may be spent in a period of the calendar. Made by the client's ``budget()``.
+
+    What is spent and what is held never exceed the limit together, in however many processes, but for settlements above the
+    amount that was held, and late ones. The clock of the server says which period it is. An amount belongs to the period
+    in which it was held, also if it is settled in the next one.
+
+    The budget is a brake, not a ledger: a server that loses its data, or the last moments of them in a failover, has less
+    on record than was spent. `at_least_spent` sets that right.
+
+    Where clients bring different limits, each amount is held by that of its own client. After `set_limit`, that one counts
+    for all. Threads or tasks may share the object. Every method may raise ServerRefused and redis-py's connection errors.
+
+    Example:
+        budget = hf.budget("llm", "100.00/month", zone="Europe/Berlin")
+
+        async with budget.keyed("acme").reserve("0.42") as held:
+            answer = await ask(question)
+            await held.settle(price_of(answer))
+    """
+
+    _request: BudgetRequest
+
+    def all_of(self, *keys: KeyPart | Iterable[KeyPart]) -> AsyncBudgetOfAll:
+        """Return several accounts of the budget: an amount is held in all of them, or in none. No I/O.
+
+        Each has the limit of this object, or that of its own `set_limit`.
+
+        Example:
+            budget.all_of("acme", ("acme", "team-7"), ("acme", "team-7", "ann")).reserve("0.42")
+
+        Args:
+            keys: 1 to 16 accounts: for each the parts as for `keyed`, in a tuple, or a single part; an empty tuple is this
+                object itself.
+
+        Returns:
+            The accounts.
+
+        Raises:
+            TypeError: A part is of another type.
+            ValueError: A part is out of range, an account stands twice, or there are none or too many.
+        """
+        own = self._request.accounts[0]
+        accounts = []
+        for key in keys:
+            parts = tuple(key) if isinstance(key, Iterable) and not isinstance(key, str | bytes) else (key,)
+            accounts.append(own.keyed(key_parts(parts)) if parts else own)
+        check_int(len(accounts), "the number of accounts", MAX_ACCOUNTS)
+        names = [account.name for account in accounts]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"the account {twice!r} stands twice, and an amount is held once in each")
+        return AsyncBudgetOfAll(self._driver, BudgetRequest(accounts, self._request.terms))
+
+    async def status(self, *, timeout: Duration | None = None) -> BudgetStatus:
+        """Return what is spent, what is held, the limit, and when the next period begins. Takes a round trip.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for. None
+                takes the ``socket_timeout`` of the client's settings.
+        """
+        return await self._driver.look(budgeting.status(self._account()), self.name, reply_seconds(timeout))
+
+    async def set_limit(self, limit: Amount | None, *, reason: str | None = None) -> None:
+        """Set the limit for all clients, whatever limits they bring, from now on and in later periods.
+
+        It may be below what is spent and held: then nothing fits. Each key of `keyed` has a limit of its own. The server
+        forgets it 32 days after the last period in which something was held, and where it loses its data.
+
+        Args:
+            limit: As ``amount`` of `reserve`. None has each client bring its own again.
+            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
+
+        Raises:
+            BudgetMismatch: The budget was made with another period, zone or begin.
+            TypeError: ``limit`` is a float or of another type, or ``reason`` no str.
+            ValueError: ``limit`` or ``reason`` is out of range.
+        """
+        number = UNSET if limit is None else millionths(limit, "limit")
+        text = "of each client" if limit is None else str(as_decimal(number))
+        await self._set("resize", number, 0, text, reason)
+
+    async def at_least_spent(self, amount: Amount, *, reason: str | None = None) -> None:
+        """Raise what is spent in this period to an amount, such as that of the provider's bill. It never lowers.
+
+        Args:
+            amount: As for `reserve`.
+            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
+
+        Raises:
+            BudgetMismatch: The budget was made with another period, zone or begin.
+            TypeError: ``amount`` is a float or of another type, or ``reason`` no str.
+            ValueError: ``amount`` or ``reason`` is out of range.
+        """
+        number = millionths(amount, "amount")
+        await self._set("raise", KEEP, number, f"{as_decimal(number)} spent", reason)
+
+    async def forget(self) -> bool:
+        """Delete the account: the sum, the limit that was set, the holds and the definition.
+
+        A hold that is settled later is charged to a new account.
+
+        Returns:
+            True if there was one.
+        """
+        return await self._driver.run(budgeting.forget(self._account()), self.name)
+
+    def _account(self) -> AccountRequest:
+        return AccountRequest(self._request.accounts[0], self._request.terms)
+
+    async def _set(self, what: str, limit: int, least_spent: int, text: str, reason: str | None) -> None:
+        why = text if reason is None else f"{text}: {check_reason(reason)}"
+        steps = budgeting.set_account(self._account(), limit, least_spent, what, self._driver.label, why)
+        await self._driver.run(steps, self.name)
+
+
+name_publicly(globals(), "handfast")
