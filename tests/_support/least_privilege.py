@@ -48,6 +48,7 @@ USED = {
     "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
     "test_budget": ["budget", "operate"],
     "test_names_of_all_kinds": ["budget", "debounce", "latch", "limiter", "once", "operate"],
+    "test_cli_budget": ["budget", "operate"],
     "test_cli_top": ["group", "latch", "limiter", "lock_all", "operate", "rwlock", "semaphore"],
     "test_page": ["election", "group", "limiter", "lock", "once", "operate", "rwlock", "semaphore"],
     "test_cli_all_kinds": ["budget", "debounce", "latch", "limiter", "once", "operate"],

@@ -5,7 +5,7 @@ A float has no exact decimals, so none is taken: ``0.1 + 0.2`` is not ``0.3``.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TypeAlias
 
 __all__ = ["MAX_MILLIONTHS", "Amount", "as_decimal", "millionths"]
@@ -14,14 +14,18 @@ Amount: TypeAlias = "Decimal | int | str"
 
 DECIMALS = 6
 
+EXACTLY = Context(prec=100)
+"""In place of the caller's context, which may round to a few digits."""
+
 MAX_MILLIONTHS = 2**52
 """Upper bound of an amount and of a limit: the sum of two is exact in a double."""
 
 
-def millionths(amount: Amount, what: str, *, least: int = 0) -> int:
+def millionths(amount: Amount, what: str, *, rounds_up: bool = False) -> int:
     """Return an amount in millionths.
 
-    Raises TypeError for what is no exact number; ValueError for one out of range or with more than six decimals.
+    Raises TypeError for what is no exact number; ValueError for one out of range or, unless it is to be rounded up, with more
+    than six decimals.
     """
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         why = ": a float is not exact" if isinstance(amount, float) else ""
@@ -32,12 +36,14 @@ def millionths(amount: Amount, what: str, *, least: int = 0) -> int:
         exact = Decimal(amount)
     except InvalidOperation:
         raise ValueError(f"{what} must be a number such as '0.42', not {amount!r}") from None
-    if not exact.is_finite() or not Decimal(least) <= exact * 10**DECIMALS <= MAX_MILLIONTHS:
-        lowest = as_decimal(least)
-        raise ValueError(f"{what} must be from {lowest} to {as_decimal(MAX_MILLIONTHS)}, not {amount!r}")
-    if (scaled := exact.scaleb(DECIMALS)) != int(scaled):
+    if not exact.is_finite() or not 0 <= exact <= as_decimal(MAX_MILLIONTHS):
+        raise ValueError(f"{what} must be from 0 to {as_decimal(MAX_MILLIONTHS)}, not {amount!r}")
+    scaled = EXACTLY.scaleb(exact, DECIMALS)
+    whole = int(scaled)
+    rest = scaled != whole
+    if rest and not rounds_up:
         raise ValueError(f"{what} has at most {DECIMALS} decimals, and {amount!r} has more")
-    return int(scaled)
+    return whole + rest
 
 
 def as_decimal(number: int) -> Decimal:

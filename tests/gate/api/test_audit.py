@@ -59,7 +59,7 @@ async def test_an_entry_has_the_values_that_were_set(here):
     ]
     assert [str(one).partition("UTC: ")[2].partition(" by ")[0] for one in entries] == [
         "resize limiter 'a' to 5/s; 9/h",
-        "resize limiter 'a' to the rates of each client",
+        "resize limiter 'a' to what each client brings",
         "resize semaphore 'a' to 8 permits",
         "hold lock 'a' for 10,800 s now",
         "pause limiter 'a' for 1.5 s",

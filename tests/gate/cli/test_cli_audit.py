@@ -222,7 +222,7 @@ def test_the_audit_has_what_was_set(call, hf):
         assert call(words[0], *words[1:], "--reason", "r", "--label", "ann").exit_code == 0
     assert [line.partition("  ")[2] for line in call(audit.command).stdout.splitlines()] == [
         "resize  limiter 'x' to 1/s; 9/h by ann: r",
-        "resize  limiter 'x' to the rates of each client by ann: r",
+        "resize  limiter 'x' to what each client brings by ann: r",
         "resize  semaphore 's' to 7 permits by ann: r",
         "pause   limiter 'x' for 1h30m by ann: r",
         "hold    lock 'a' for 3h00m by ann: r",

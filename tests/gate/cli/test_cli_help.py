@@ -45,6 +45,7 @@ def test_the_commands_are_listed_without_importing_them(words, variables):
     assert {name for name in imported if name.startswith("handfast")} <= {
         "handfast",
         "handfast._kinds",
+        "handfast._amounts",
         "handfast._naming",
         "handfast._version",
         "handfast.arguments",

@@ -303,9 +303,10 @@ def test_names_of_others_break_no_line(other, survey, exposition, looker):
 
 def test_every_metric_has_a_type_and_a_meaning(other, survey, exposition, looker):
     other.limiter("b", "5/min").try_acquire()
-    with other.lock("a"):
+    with other.lock("a"), other.budget("llm", "5/month").keyed("x").reserve(4):
         exposition.take(survey.step())
     text = exposition.text(looker)
+    assert of(values(text), "budget_used_ratio", "budget", "llm|x") == 0.8
     assert set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", text, re.MULTILINE)) == {*METRICS}
     assert {key[0] for key in values(text)} == {*METRICS}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -180,6 +180,27 @@ def test_what_cannot_be_a_budget_is_refused(budget):
 
 
 # --- amounts
+
+
+def test_the_context_of_a_program_changes_no_amount():
+    with localcontext() as context:
+        context.prec = 3
+        assert millionths("1234567.123456", "amount") == 1_234_567_123_456
+        assert str(as_decimal(1_234_567_123_456)) == "1234567.123456"
+
+
+@pytest.mark.parametrize(
+    ("amount", "number"),
+    [
+        ("0.0000001", 1),
+        ("0.0000010", 1),
+        ("1.0000011", 1_000_002),
+        ("1E-999", 1),
+        ("4503599627.370496", MAX_MILLIONTHS),
+    ],
+)
+def test_a_price_is_rounded_up(amount, number):
+    assert millionths(amount, "amount", rounds_up=True) == number
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
-from handfast import Hold, Holder, LimiterStatus, LockStatus, OperatorAction, RateStatus, ServerFinding, Waiter
+from handfast import (
+    BudgetStatus,
+    Hold,
+    Holder,
+    LimiterStatus,
+    LockStatus,
+    OperatorAction,
+    RateStatus,
+    ServerFinding,
+    Waiter,
+)
 from handfast._watch.live import Row, View
 from handfast._watch.problems import find_problems, verdict_of
 from handfast._watch.results import Result, Results
@@ -35,8 +46,15 @@ def limiter(used, *, limit=500, per=60.0, waiting=0, paused_for=0.0):
     return LimiterStatus((RateStatus(limit, per, used, 0, 1.0),), waiting, paused_for, pause)
 
 
+def budget(spent, held=0):
+    return BudgetStatus(Decimal(spent), Decimal(held), Decimal(100), None, 3600.0, Decimal(), "month")
+
+
+KINDS = {LimiterStatus: "limiter", BudgetStatus: "budget"}
+
+
 def found_in(status, *, findings=(), at=NOW, **other):
-    kind = "limiter" if isinstance(status, LimiterStatus) else "lock"
+    kind = KINDS.get(type(status), "lock")
     rows = () if status is None else (Row(kind, "a", status, at, **other),)
     found = find_problems(View(NOW, 0.0, rows, findings, is_whole=True))
     return [(one.level, sentence(one.says, NOW), sentence(one.means, NOW)) for one in found]
@@ -88,6 +106,18 @@ CASES = {
         "By ops: migration. 1 is waiting.",
     ),
     "full": (limiter(450, waiting=3), "warning", "a has used 450 of 500 in 60 s", "3 are waiting."),
+    "nearly spent": (
+        budget("90.5"),
+        "note",
+        "a has used 90% of its budget: 90.50/100 this month",
+        "Calls that need more than is left are refused. The next period begins in 1h00m.",
+    ),
+    "spent": (
+        budget(99, held=7),
+        "warning",
+        "a has used 106% of its budget: 106/100 this month",
+        "Calls are refused. The next period begins in 1h00m.",
+    ),
     "paused": (limiter(5, paused_for=60.0), "note", "a is paused for 1m00s more", "By web-9. No one waits."),
 }
 

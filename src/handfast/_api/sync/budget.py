@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handfast._api import foreign
 from handfast._api.sync.object import Object, undoing
@@ -66,15 +66,15 @@ class Reservation(Named):
     def settle(self, amount: Amount) -> bool:
         """Let the call count for what it has cost, once.
 
-        An outage raises nothing: the answer that was paid for is worth more. The client goes on for 20 seconds in the
-        background, logs a WARNING at once, and an ERROR with the amount if that was in vain. Then the amount that was held
-        counts until the period ends, or with a ``ttl`` nothing does.
+        An outage raises nothing: the answer that was paid for is worth more. The client logs a WARNING and goes on for 20
+        seconds in the background; if that fails, it logs an ERROR with the amount. Then the amount that was held counts
+        until the period ends, or with a ``ttl`` nothing does.
 
         A hold that is gone, since its ``ttl`` is over or the server has lost it, is charged all the same. An amount above
         what was held may exceed the limit: then nothing fits until the next period.
 
         Args:
-            amount: A Decimal, a text such as "0.42" or an int, from 0 to 4,503,599,627.370496, with at most six decimals.
+            amount: A Decimal, a text such as "0.42" or an int, from 0 to 4,503,599,627.370496; rounded up to six decimals.
 
         Returns:
             True if the server has it; False if the client goes on in the background.
@@ -82,9 +82,9 @@ class Reservation(Named):
         Raises:
             RuntimeError: It was settled before.
             TypeError: ``amount`` is a float, or of another type.
-            ValueError: ``amount`` is out of range, or has more decimals.
+            ValueError: ``amount`` is out of range.
         """
-        number = millionths(amount, "amount")
+        number = millionths(amount, "amount", rounds_up=True)
         if self._settled is not None:
             raise RuntimeError(f"{self!r} counts once; reserve another amount for another call")
         self._settlement.amount, self._settled = number, as_decimal(number)
@@ -181,7 +181,7 @@ class BudgetOfAll(Named):
 
         Args:
             amount: The most that the call may cost: a Decimal, a text such as "0.42" or an int, from 0 to
-                4,503,599,627.370496, with at most six decimals.
+                4,503,599,627.370496; rounded up to six decimals.
             ttl: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the amount is given back unless it
                 is settled. Longer than the call takes: one that ends later is charged all the same, and may exceed the
                 limit then. None holds it until the period ends.
@@ -196,7 +196,7 @@ class BudgetOfAll(Named):
             ValueError: ``amount`` or ``ttl`` is out of range.
         """
         ttl_ms = 0 if ttl is None else milliseconds(ttl, "ttl")
-        return Reserving(self._driver, self._request.of(millionths(amount, "amount"), ttl_ms))
+        return Reserving(self._driver, self._request.of(millionths(amount, "amount", rounds_up=True), ttl_ms))
 
 
 class Budget(BudgetOfAll, Object):
@@ -244,7 +244,9 @@ class Budget(BudgetOfAll, Object):
         own = self._request.accounts[0]
         accounts = []
         for key in keys:
-            parts = tuple(key) if isinstance(key, Iterable) and not isinstance(key, str | bytes) else (key,)
+            parts: tuple[Any, ...] = (key,)
+            if isinstance(key, Iterable) and not isinstance(key, str | bytes):
+                parts = tuple(key)
             accounts.append(own.keyed(key_parts(parts)) if parts else own)
         check_int(len(accounts), "the number of accounts", MAX_ACCOUNTS)
         names = [account.name for account in accounts]
@@ -268,7 +270,7 @@ class Budget(BudgetOfAll, Object):
         forgets it 32 days after the last period in which something was held, and where it loses its data.
 
         Args:
-            limit: As ``amount`` of `reserve`. None has each client bring its own again.
+            limit: As ``amount`` of `reserve`, with at most six decimals. None has each client bring its own again.
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Raises:
@@ -284,7 +286,7 @@ class Budget(BudgetOfAll, Object):
         """Raise what is spent in this period to an amount, such as that of the provider's bill. It never lowers.
 
         Args:
-            amount: As for `reserve`.
+            amount: As for `reserve`, with at most six decimals.
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Raises:

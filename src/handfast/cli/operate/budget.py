@@ -40,7 +40,7 @@ SET = """
 \b
 Exit codes:
    0  the limit is set
-   1  the server does not know NAME: give --period, and --zone and --begins where programs do
+   1  the server does not know NAME: give --period
   64  wrong usage
   69  the server cannot be reached, or it refused the request
 
@@ -122,7 +122,10 @@ def set_(ctx: click.Context, /, **given: Any) -> None:
         if spent is not None:
             budget.at_least_spent(spent, reason=reason)
             note(client, "raise", shown, kind="budget", reason=reason, rates=f"{spent} spent")
-        click.echo(f"budget {shown!r}: {budget.status()}")
+        if limit == "none":
+            click.echo(f"budget {shown!r} has the limit that each program brings")
+        else:
+            click.echo(f"budget {shown!r}: {budget.status()}")
 
 
 class _Terms(NamedTuple):
