@@ -8,6 +8,7 @@ another thread holds.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -74,6 +75,9 @@ class LoggerApart(logging.Logger):
         return self._logger.isEnabledFor(level)
 
     def handle(self, record: logging.LogRecord) -> None:
+        if sys.is_finalizing():  # Python 3.11 would wait forever for the thread that it does not start any more
+            self._logger.handle(record)
+            return
         try:
             _handling.call(partial(self._logger.handle, record))
         except RuntimeError:  # the interpreter is ending

@@ -10,7 +10,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.objects import ObjectRequest
 from handfast._engine.records import encode_label
 
-__all__ = ["MAX_ACCOUNTS", "BudgetRequest", "Terms"]
+__all__ = ["KEEP", "MAX_ACCOUNTS", "UNSET", "AccountRequest", "BudgetRequest", "Terms"]
 
 MAX_ACCOUNTS = 16
 """Upper bound of the accounts that one amount is held in: a script goes through all of them in one step of the server."""
@@ -75,11 +75,11 @@ class BudgetRequest(ObjectRequest):
         begin_us, end_us = self.terms.period
         return self.call("reserve", token, amount=self.amount, begin_us=begin_us, end_us=end_us)
 
-    def settle(self, token: bytes, amount: int, *, copies: bool, charge: bool, reserved_us: int) -> Call:
+    def settle(self, token: bytes, amount: int, *, copies: bool, charge: int, reserved_us: int) -> Call:
         """Let a hold of that time count for that amount; 0 gives it back.
 
-        ``copies``: whether a copy of its reserve may still be on its way. ``charge``: whether accounts that have no hold are
-        charged.
+        ``copies``: whether a copy of its reserve may still be on its way. ``charge``: the accounts that are charged though they
+        have no hold, as an earlier reply has them.
         """
         begin_us, end_us = self.terms.period
         return self.call(
@@ -95,7 +95,7 @@ class BudgetRequest(ObjectRequest):
 
     def cancel(self, token: bytes) -> Call:
         """Undo a reserve, whatever it has reached."""
-        return self.settle(token, 0, copies=True, charge=False, reserved_us=0)
+        return self.settle(token, 0, copies=True, charge=0, reserved_us=0)
 
 
 class AccountRequest(ObjectRequest):

@@ -101,7 +101,7 @@ class Settlement:
         return self._settle(is_first=self._begun == 1)
 
     def _settle(self, *, is_first: bool) -> Steps[None]:
-        attempt, charge, again = self._attempt, False, not is_first
+        attempt, charge, again = self._attempt, 0, not is_first
         request = attempt.request
         try:
             while True:
@@ -115,7 +115,7 @@ class Settlement:
                 elif not number or charge or again:
                     return
                 else:
-                    charge = True
+                    charge = number
         except GeneratorExit:  # the cleanup was dropped
             if not is_first:
                 self._given_up()

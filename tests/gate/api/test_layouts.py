@@ -45,10 +45,15 @@ CALLS = {
         lambda hf: hf.limiter("a", "1/s").reset(),
         lambda hf: hf.limiter("a", "1/s").resize(["2/s"]),
     ],
+    "budget": [
+        lambda hf: hf.budget("a", "1/day").status(),
+        lambda hf: hf.budget("a", "1/day").set_limit(1),
+        lambda hf: hf.budget("a", "1/day").at_least_spent(1),
+    ],
     "debounce": [lambda hf: hf.debounce("a", quiet=0.001).wait()],
 }
 
-PLACES = {"limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
+PLACES = {"budget": ("account", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
 
 
 def foreign(raw, kind):

@@ -9,6 +9,8 @@ import pytest
 
 from handfast._engine import script
 from handfast._engine.batches import join
+from handfast._engine.budgets import AccountRequest, BudgetRequest, Terms
+from handfast._engine.calendar import Calendar
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
@@ -20,12 +22,15 @@ from handfast._kinds import KINDS
 
 TOKEN = b"0" * 32
 PLACES = {"lock": ("state", "s"), "limiter": ("settings", "paused_until"), "debounce": ("burst", "due")}
+PLACES["budget"] = ("account", "s")
 PLACES["once"] = PLACES["election"] = PLACES["group"] = PLACES["lock"]
 
 LOCK = PermitRequest(KeySet("hf", "lock", "a"), LeaseOptions(30_000))
 SEVERAL = MultiRequest([LOCK.place], LeaseOptions(30_000, max_waiters=9))
 ONCE = OnceRequest(KeySet("hf", "once", "a"), LeaseOptions(30_000, max_waiters=9), keep_ms=1, refresh_ms=NEVER)
 LIMITER = LimitRequest(KeySet("hf", "limiter", "a"), [Limit(1, 1)], max_waiters=9, timeout=None)
+BUDGET = BudgetRequest([KeySet("hf", "budget", "a")], Terms(1, Calendar("day", "UTC", 1)))
+ACCOUNT = AccountRequest(BUDGET.accounts[0], BUDGET.terms)
 ELECTION = ObjectRequest(KeySet("hf", "election", "a"), known=-1)
 GROUP = ObjectRequest(KeySet("hf", "group", "a"), latest=-1, known=-1, shown=9)
 DEBOUNCE = ObjectRequest(KeySet("hf", "debounce", "a"), quiet_ms=1, at_most_ms=1)
@@ -44,6 +49,7 @@ CALLS = [
         LIMITER.resize("", ""),
     ),
     *(LIMITER.call("reset", until_us=1), LIMITER.call("inspect")),
+    *(BUDGET.reserve(TOKEN), BUDGET.cancel(TOKEN), ACCOUNT.inspect(), ACCOUNT.set(1, 0, "", "", "")),
     *(ELECTION.call("watch", TOKEN, wait_ms=0), GROUP.call("watch", TOKEN, wait_ms=0)),
     *(DEBOUNCE.call("enter", TOKEN, left_us=0, ticket=0), DEBOUNCE.cancel(TOKEN), DEBOUNCE.call("inspect")),
 ]

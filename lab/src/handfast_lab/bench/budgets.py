@@ -89,7 +89,7 @@ def _times(client: redis.Redis) -> dict[str, tuple[float, float, float]]:
 
 
 def _settle(request: BudgetRequest, token: bytes) -> Call:
-    return request.settle(token, 700, copies=False, charge=False, reserved_us=0)
+    return request.settle(token, 700, copies=False, charge=0, reserved_us=0)
 
 
 def _sorted(found: dict[str, list[float]]) -> list[tuple[str, list[float]]]:

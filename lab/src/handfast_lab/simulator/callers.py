@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from handfast.errors import ServerRefused
+from handfast_lab.simulator.budgets import Reserving
 from handfast_lab.simulator.burst_callers import Debounced
 from handfast_lab.simulator.client import Client
 from handfast_lab.simulator.latches import Latched
@@ -49,6 +50,7 @@ async def carry_out(world: World, watch: Watch, client: Client, orders: list[Ord
 
 def _caller_of(order: Order) -> Any:
     kinds: dict[str, Any] = {
+        "budget": Reserving,
         "limiter": Limited,
         "once": Running,
         "debounce": Debounced,

@@ -28,7 +28,7 @@ class Recording(NamedTuple):
 
 class _Target(NamedTuple):
     kind: str
-    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, ``latch``,
+    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``budget``, ``debounce``, ``latch``,
     ``election``, ``group``, ``partition`` or ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
@@ -53,6 +53,10 @@ class _Target(NamedTuple):
     """Of a limiter and of a key of `once`, how many may wait."""
     recording: Recording | None = None
     """Of a key of `once`."""
+    accounts: tuple[str, ...] = ()
+    """The keys of a budget in which an amount is held; the empty text stands for the budget without a key."""
+    period_ms: int = 0
+    """Of a budget."""
 
 
 class Target(_Target):
@@ -74,7 +78,7 @@ class Order(NamedTuple):
 
     verb: str
     """``acquire``, ``try``, ``preempt``, ``replace``, ``revoke``, ``hold``, ``unhold``, ``resize``, ``pause``, ``status``,
-    ``forget``, ``wait``, ``collect``, ``done``, ``observe``, ``work`` or ``close``."""
+    ``forget``, ``wait``, ``collect``, ``done``, ``observe``, ``work``, ``reserve``, ``limit``, ``spent`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""

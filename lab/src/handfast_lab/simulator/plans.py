@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from handfast._kinds import MAX_PERMITS
+from handfast_lab.simulator.budgets import BudgetDrawing
 from handfast_lab.simulator.burst_plans import BurstDrawing
 from handfast_lab.simulator.drawing import Drawing
 from handfast_lab.simulator.latches import LatchDrawing
@@ -22,7 +23,7 @@ from handfast_lab.simulator.partitions import PartitionDrawing
 
 __all__ = ["SHARE", "VERSION", "draw", "kind_of"]
 
-VERSION = 18
+VERSION = 19
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -31,13 +32,13 @@ ACKNOWLEDGED = 0.7
 
 SHARE = 5
 """One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name, one in
-four times as many of a latch, of an election, of a group, and of a partition."""
+four times as many of a budget, of a latch, of an election, of a group, and of a partition."""
 
 
 def kind_of(seed: int) -> str:
     """Return the subject of a seed's plan, such as ``limiter``; ``permits`` for locks and all relatives of locks."""
     others = {SHARE: "debounce", 2 * SHARE: "latch", 3 * SHARE: "debounce", 3 * SHARE + 1: "election"}
-    others |= {2 * SHARE + 1: "group", SHARE + 1: "partition"}
+    others |= {2 * SHARE + 1: "group", SHARE + 1: "partition", 2 * SHARE + 2: "budget"}
     rest = others.get(seed % (4 * SHARE), "permits")
     return {SHARE - 1: "limiter", SHARE - 2: "once"}.get(seed % SHARE, rest)
 
@@ -46,6 +47,7 @@ def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) ->
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     drawings: dict[str, type[Drawing]] = {"limiter": LimiterDrawing, "once": OnceDrawing, "debounce": BurstDrawing}
     drawings |= {
+        "budget": BudgetDrawing,
         "latch": LatchDrawing,
         "election": _ElectionDrawing,
         "group": _GroupDrawing,

@@ -47,7 +47,7 @@ class Planted(NamedTuple):
     @property
     def plans(self) -> str:
         """The kind of the plans that are tried."""
-        kinds = {"limit_": "limiter", "debounce_": "debounce", "latch_": "latch", "once_": "once"}
+        kinds = {"budget_": "budget", "limit_": "limiter", "debounce_": "debounce", "latch_": "latch", "once_": "once"}
         kinds |= {"election_": "election", "group_": "group"}
         return self.kind or next((kind for start, kind in kinds.items() if self.where.startswith(start)), "")
 
@@ -688,6 +688,35 @@ PLANTED = (
         "a window has more than its limit",
         "cut off",
         kind="limiter",
+    ),
+    # --- budgets
+    Planted(
+        "a budget looks at its first account only",
+        "budget_reserve",
+        "    if one.spent + one.held + amount > most then",
+        "    if i == 1 and one.spent + one.held + amount > most then",
+        "another account exceeds its limit",
+    ),
+    Planted(
+        "what was held in the period before stays held",
+        "budget_reserve",
+        "  one.enters, one.end_us, one.held, one.soonest_us = true, end_us, 0, 0",
+        "  one.enters, one.end_us, one.soonest_us = true, end_us, 0",
+        "an amount crosses a period",
+    ),
+    Planted(
+        "a hold that is gone is charged in all accounts",
+        "budget_settle",
+        "    elseif amount > 0 and charges and math.floor(charge / 2 ^ (i - 1)) % 2 == 1 then",
+        "    elseif amount > 0 and charges then",
+        "an account that had a hold is charged twice",
+    ),
+    Planted(
+        "a reserve that comes late holds for no one",
+        "budget_reserve",
+        "if redis.call('ZSCORE', tombstones, token) then",
+        "if false then",
+        "an amount stays held whose call was given up",
     ),
     # --- latches
     Planted(

@@ -283,6 +283,15 @@ function commands.DEL(...)
   return count
 end
 
+function commands.RENAME(key, other)
+  local found = entry(key)
+  if not found then
+    fail('ERR no such key')
+  end
+  db[key], db[other] = nil, found
+  return {ok = 'OK'}
+end
+
 function commands.PTTL(key)
   local found = entry(key)
   if not found then
@@ -358,6 +367,11 @@ function commands.HMGET(key, ...)
     found[i] = hash and hash.fields[text(found[i])] or false
   end
   return found
+end
+
+function commands.HEXISTS(key, field)
+  local hash = entry(key, 'hash')
+  return hash and hash.fields[text(field)] and 1 or 0
 end
 
 function commands.HLEN(key)
@@ -572,6 +586,7 @@ local rules = {
   EXISTS = {1, 1e9},
   GET = {1, 1},
   HDEL = {2, 1e9, 1},
+  HEXISTS = {2, 2},
   HGET = {2, 2},
   HKEYS = {1, 1},
   HLEN = {1, 1},
@@ -581,6 +596,7 @@ local rules = {
   PTTL = {1, 1},
   PUBLISH = {2, 2},
   PUBSUB = {1, 1e9},
+  RENAME = {2, 2, 1},
   SET = {2, 4, 2},
   SETEX = {3, 3, 2},
   SPUBLISH = {2, 2},

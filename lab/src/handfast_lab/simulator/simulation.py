@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from handfast_lab.checker import RateSpec, check_admissions, check_all, check_fences, check_holds, check_outcomes
 from handfast_lab.checker.history import Operation
+from handfast_lab.simulator.budgets import BudgetWatch
 from handfast_lab.simulator.burst_watch import BurstWatch
 from handfast_lab.simulator.callers import carry_out
 from handfast_lab.simulator.client import Client
@@ -80,7 +81,13 @@ class Simulation:
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
         watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch, "debounce": BurstWatch}
-        watches |= {"latch": LatchWatch, "election": ElectionWatch, "group": GroupWatch, "partition": PartitionWatch}
+        watches |= {
+            "budget": BudgetWatch,
+            "latch": LatchWatch,
+            "election": ElectionWatch,
+            "group": GroupWatch,
+            "partition": PartitionWatch,
+        }
         self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
         if self.plan.setting == "cluster":

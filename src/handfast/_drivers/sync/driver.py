@@ -291,13 +291,16 @@ class SyncDriver(Contexts):
         """Perform a protocol that may run twice. It goes on in the background if it does not end here.
 
         ``error`` ends the block in which it is performed. After an interrupt or a cancellation an outage is not waited for;
-        and nothing at all in a closed coroutine.
+        and nothing at all in a closed coroutine. Raises ClientClosed where its event loop has ended.
         """
-        context = self._context(name)
         if error is not None and not isinstance(error, Exception):
+            there = self._running_context()
+            if there is None:
+                raise ClientClosed(name)
             waits = True
-            clean_up(context, [steps] * waits, name, apart=[steps] * (not waits))
+            clean_up(there, [steps] * waits, name, apart=[steps] * (not waits))
             return None
+        context = self._context(name)
         try:
             return run(context, steps(), name)
         except OWN_ERRORS:

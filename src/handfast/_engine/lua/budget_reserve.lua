@@ -34,8 +34,10 @@ local amount, ttl_ms, begin_us, end_us, limit = struct.unpack('<ddddd', ARGV[2])
 local function is_held_before(one)
   if one.hold then
     return now >= one.end_us
+  elseif not one.is_there then
+    return one.was_held
   end
-  return one.is_there and now < one.begin_us + REPEAT_MS * 1000 and redis.call('HEXISTS', one.past, 't:' .. token) == 1
+  return now < one.begin_us + REPEAT_MS * 1000 and redis.call('HEXISTS', one.past, 't:' .. token) == 1
 end
 
 if redis.call('ZSCORE', tombstones, token) then
@@ -72,7 +74,11 @@ for _, one in ipairs(accounts) do
   if ttl_ms > 0 and not one.is_done then
     local ends_us = now + ttl_ms * 1000
     one.soonest_us = one.soonest_us > 0 and math.min(one.soonest_us, ends_us) or ends_us
-    redis.call('ZADD', one.ends, 'NX', ends_us, token) -- first: a token without a hold is passed over
+    if one.hold then -- a copy does not prolong it
+      redis.call('ZADD', one.ends, 'NX', ends_us, token)
+    else -- first: a token without a hold is passed over
+      redis.call('ZADD', one.ends, ends_us, token)
+    end
     outlive(one.ends, one.end_us)
   end
   if one.hold or one.is_done then -- a script that was cut off may have left it out

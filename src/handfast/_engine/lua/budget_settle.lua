@@ -8,14 +8,15 @@
 -- ALONE settled 0
 --
 -- The keys, the period, the limit and the definition are as in budget_reserve. copies is 1 if a copy of the reserve may still arrive.
--- uncharged is how many accounts have no hold of this token, and were not charged: it has lapsed, the server has lost it,
---   or the call was executed before. With charge 1 these are charged, too, once. So a caller sends charge 0 first, and then 1
---   if no copy of the first call can have had the hold. An amount of 0 leaves nothing to charge.
+-- uncharged is the sum of 2^(i - 1) over the accounts that have no hold of this token, and were not charged: it has lapsed,
+--   the server has lost it, or the call was executed before. charge is such a sum: these accounts are charged, too, once. So a
+--   caller sends charge 0 first, and then what was left uncharged, if no copy of the first call can have had the holds. An
+--   amount of 0 leaves nothing to charge.
 -- The amount may be above what was held, and above the limit: then nothing fits until the period ends.
 -- What was held in an earlier period, at reserved_us, is settled there, and is forgotten where that is not the last one. Where
 --   an account has to begin a period, the reply may be `period`.
 --
--- TWICE the second time there is no hold, uncharged counts the accounts, and nothing changes; with charge 1 the second time
+-- TWICE the second time there is no hold, uncharged has all accounts, and nothing changes; with a charge the second time
 --   has the reply of the first.
 -- LATE as twice. With copies, a reserve that arrives after it holds nothing.
 -- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
@@ -30,15 +31,29 @@ local amount, copies, charge, begin_us, end_us, limit, reserved_us = struct.unpa
 -- @include account
 -- @include over
 
--- The state of a period that is over, with what was spent in place of what was held.
-local function settled_in(state, spent, held)
-  local numbers = {struct.unpack(STATE, state)}
-  numbers[3], numbers[4] = numbers[3] + spent, numbers[4] - held
-  return struct.pack(STATE, unpack(numbers, 1, 7))
+-- What is spent and held of a period, with the amount in place of a hold. A hold of a later period counts as spent: the clock
+-- was ahead.
+local function settled_in(begin_us, spent, held, hold)
+  local its_begin_us, its_amount = struct.unpack('<dd', hold)
+  if its_begin_us == begin_us then
+    return spent + amount, held - its_amount
+  end
+  return math.max(0, spent - its_amount) + amount, held
+end
+
+-- The state of a period that is over, with the amount in place of a hold, or without a hold charged.
+local function past_with(state, hold)
+  local past = {struct.unpack(STATE, state)}
+  if hold then
+    past[3], past[4] = settled_in(past[1], past[3], past[4], hold)
+  else
+    past[3] = past[3] + amount
+  end
+  return struct.pack(STATE, unpack(past, 1, 7))
 end
 
 local field, plans, uncharged = 't:' .. token, {}, 0
-local charges = charge == 1 and not redis.call('ZSCORE', tombstones, '+' .. token)
+local charges = charge > 0 and not redis.call('ZSCORE', tombstones, '+' .. token)
 local goes_on = false -- whether a script that was cut off has begun this
 for i = 1, (#KEYS - 1) / 3 do
   local one = read_account(3 * i - 1, token)
@@ -46,22 +61,16 @@ for i = 1, (#KEYS - 1) / 3 do
     goes_on = goes_on or i == 1
     plans[i] = {key = one.key, ends = one.ends, end_us = one.end_us}
   elseif one.hold and #one.hold == 16 then
-    local its_begin_us, held = struct.unpack('<dd', one.hold)
-    if its_begin_us == one.begin_us then
-      one.held, one.spent = one.held - held, one.spent + amount
-    else -- the clock was ahead, and the hold counts as spent
-      one.spent = math.max(0, one.spent - held) + amount
-    end
+    one.spent, one.held = settled_in(one.begin_us, one.spent, one.held, one.hold)
     plans[i] = {key = one.key, ends = one.ends, writes = one}
   else
     local past = redis.call('HMGET', one.past, 's', field)
     if past[1] and past[2] and #past[2] == 16 then
-      local _, held = struct.unpack('<dd', past[2])
-      plans[i] = {key = one.past, ends = one.ends, past = settled_in(past[1], amount, held)}
+      plans[i] = {key = one.past, ends = one.ends, past = past_with(past[1], past[2])}
     elseif past[2] == '' then
       goes_on = goes_on or i == 1
       plans[i] = {key = one.past, ends = one.ends}
-    elseif amount > 0 and charges then
+    elseif amount > 0 and charges and math.floor(charge / 2 ^ (i - 1)) % 2 == 1 then
       if not one.is_there and not enter_period(one, begin_us, end_us) then
         return 'period ' .. struct.pack('<d', now)
       end
@@ -69,10 +78,10 @@ for i = 1, (#KEYS - 1) / 3 do
         one.spent, one.definition, one.told = one.spent + amount, one.definition or definition, limit
         plans[i] = {key = one.key, ends = one.ends, writes = one}
       elseif past[1] and reserved_us >= struct.unpack('<d', past[1]) then
-        plans[i] = {key = one.past, ends = one.ends, past = settled_in(past[1], amount, 0)}
+        plans[i] = {key = one.past, ends = one.ends, past = past_with(past[1])}
       end
     elseif amount > 0 and charge == 0 and not goes_on then
-      uncharged = uncharged + 1
+      uncharged = uncharged + 2 ^ (i - 1)
     end
   end
 end
@@ -90,7 +99,7 @@ end
 if copies == 1 then
   remember(token)
 end
-if charge == 1 then
+if charge > 0 then
   remember('+' .. token)
 end
 for i = (#KEYS - 1) / 3, 1, -1 do

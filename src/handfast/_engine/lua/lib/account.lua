@@ -25,7 +25,7 @@ local function read_account(at, token)
   state, one.definition, one.hold = unpack(redis.call('HMGET', one.key, 's', 'd', 't:' .. token))
   one.is_there, one.hold = state, one.hold ~= '-' and one.hold
   if not state then -- new; or a script was cut off behind its RENAME
-    state, one.definition = unpack(redis.call('HMGET', one.past, 's', 'd'))
+    state, one.definition, one.was_held = unpack(redis.call('HMGET', one.past, 's', 'd', 't:' .. token))
   end
   if not state then
     one.begin_us, one.end_us, one.spent, one.held, one.limit, one.told, one.soonest_us = 0, 0, 0, 0, -1, 0, 0
