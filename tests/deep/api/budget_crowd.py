@@ -6,15 +6,15 @@ python -m tests.deep.api.budget_crowd CALLS WORKERS KILL_EVERY_S
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from pathlib import Path
 
 import redis
 
@@ -26,6 +26,8 @@ ACCOUNTS = "acme", "acme|team", "acme|team|ann", "acme|team|bob"
 
 MOST = 60
 """The largest amount of a call."""
+
+COMMAND = [sys.executable, "-m", "tests.deep.api.budget_crowd", "work"]
 
 LOOK = """local found = {}
 for i, key in ipairs(KEYS) do
@@ -102,47 +104,43 @@ class Observer:
 def run(calls, workers, kill_every_s, *, loses=True):
     """Let so many workers make so many calls together, while an operator raises what is used up."""
     chance, counts, kills = random.Random(7), Counter(), 0
-    with PrivateServer() as server, FaultProxy(f"unix://{server.socket}") as proxy:
+    with (
+        PrivateServer() as server,
+        FaultProxy(f"unix://{server.socket}") as proxy,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         client = redis.Redis(unix_socket_path=str(server.socket))
         observer, left, running, seed = Observer(client), calls, {}, 0
         began = killed_at = lost_at = time.monotonic()
+        fault, losses = None, 0
         with Handfast(f"unix://{server.socket}") as operator:
             while left > 0 or running:
                 while left > 0 and len(running) < workers:
                     seed += 1
                     share = min(left, max(1, calls // workers))
-                    process = subprocess.Popen(
-                        [sys.executable, "-m", "tests.deep.api.budget_crowd", "work", proxy.url, str(share), str(seed)],
-                        stdout=subprocess.PIPE,
-                        text=True,
-                    )
-                    os.set_blocking(process.stdout.fileno(), False)
-                    running[process] = [share, Counter()]
+                    said = Path(folder, str(seed))
+                    with said.open("w") as output:
+                        process = subprocess.Popen([*COMMAND, proxy.url, str(share), str(seed)], stdout=output)
+                    running[process] = share, said
                     left -= share
                 observer.look()
                 for name, limit in observer.limits.items():
                     if observer.spent[name] > limit - MOST:
                         account(operator, name).set_limit(int(limit) + 500)
                 now = time.monotonic()
-                if loses and now - lost_at > 0.05:
-                    lost_at = now
-                    proxy.lose_reply(script(chance.choice(["budget_reserve", "budget_settle"])))
+                if loses and now - lost_at > 0.05 and (fault is None or fault.spent):
+                    lost_at, losses = now, losses + 1
+                    fault = proxy.lose_reply(script(chance.choice(["budget_reserve", "budget_settle"])))
                 if kill_every_s and now - killed_at > kill_every_s:
                     killed_at, kills = now, kills + 1
                     chance.choice([*running]).send_signal(signal.SIGKILL)
-                for process in [*running]:
-                    with suppress(ValueError, TypeError):
-                        for line in process.stdout.readlines():
-                            running[process][1] = Counter(json.loads(line))
-                    if process.poll() is not None:
-                        with suppress(ValueError, TypeError):
-                            for line in process.stdout.readlines():
-                                running[process][1] = Counter(json.loads(line))
-                        share, counted = running.pop(process)
-                        assert process.returncode in (0, -signal.SIGKILL), "a worker has failed"
-                        counts += counted
-                        left += max(0, share - counted["calls"]) if process.returncode else 0
-                        process.stdout.close()
+                for process in [one for one in running if one.poll() is not None]:
+                    assert process.returncode in (0, -signal.SIGKILL), "a worker has failed"
+                    share, said = running.pop(process)
+                    whole = [line for line in said.read_text().splitlines(keepends=True) if line.endswith("\n")]
+                    counted = Counter(json.loads(whole[-1]) if whole else {})
+                    counts += counted
+                    left += max(0, share - counted["calls"]) if process.returncode else 0
                 time.sleep(0.005)
         observer.look()
         client.close()
@@ -150,6 +148,7 @@ def run(calls, workers, kill_every_s, *, loses=True):
     return {
         **{name: count for name, count in counts.items() if name not in ACCOUNTS},
         "kills": kills,
+        "lost replies": losses,
         "seconds": round(time.monotonic() - began, 1),
         "instants": observer.instants,
         "over": observer.over[:5],
