@@ -23,6 +23,7 @@ CLIENT: Mapping[str, str] = {
     **dict.fromkeys(
         ("idempotent", "idempotency", "cache", "cached", "memoize", "run_once", "singleflight"), "use once()"
     ),
+    **dict.fromkeys(("quota", "spending_limit", "cost_limit", "budgets", "Budget"), "use budget()"),
     **dict.fromkeys(("disconnect", "aclose", "shutdown", "stop", "quit"), "use close()"),
     **dict.fromkeys(("keys", "list", "list_locks", "locked"), "use names() for all names, or status() of an object"),
     **dict.fromkeys(("ping", "health", "check"), "use check_server()"),

@@ -15,7 +15,9 @@ def test_no_instant_of_the_server_has_an_account_above_its_limit_and_each_call_c
     found = run(6000, 6, 1.0)
     assert found["over"] == []
     assert found["wrong sums"] == []
-    unknown = found["kills"] + found["late"] + found["lost"]  # calls that may count, and whose caller does not know
+    unknown = (
+        found["kills"] + found.get("late", 0) + found.get("lost", 0)
+    )  # calls that may count, and whose caller does not know
     assert all(0 <= more <= unknown * MOST for more in found["spent and not confirmed"].values())
     assert found["kills"] >= 2
     assert found["lost replies"] > 20

@@ -4,10 +4,10 @@
 -- REPLY state now_us begin_us end_us spent held limit told definition last was was_end_us
 -- REPLY - of several accounts an array with such a reply for each
 --
--- `more` are the three keys of further accounts. begin_us and end_us are the period in which the account counts; the period may be over. limit is -1
---   unless one is set, and told that of the latest caller. last is the field of lib/account.lua, or the empty text. What lapsed holds have held is left out of
---   held where these are a hundred at most. was is what was spent and held in the period before, which ended at was_end_us.
---   All are 0, and the texts empty, where there is no account.
+-- `more` are the three keys of further accounts. begin_us and end_us are the period in which the account counts, and
+--   which may be over. limit is -1 unless one is set, and told that of the latest caller. last is the field of
+--   lib/account.lua, or the empty text. held leaves out holds that have lapsed, a hundred at most. was is the sum of
+--   the period before, which ended at was_end_us. All are 0, and the texts empty, where there is no account.
 --
 -- TWICE, LATE and MEMORY it only reads.
 

@@ -7,21 +7,22 @@
 -- REPLY period now_us
 -- ALONE settled 0
 --
--- The keys, the period, the limit and the definition are as in budget_reserve. copies is 1 if a copy of the reserve may still arrive.
--- uncharged is the sum of 2^(i - 1) over the accounts that have no hold of this token, and were not charged: it has lapsed,
---   the server has lost it, or the call was executed before. charge is such a sum: these accounts are charged, too, once. So a
---   caller sends charge 0 first, and then what was left uncharged, if no copy of the first call can have had the holds. An
---   amount of 0 leaves nothing to charge.
+-- The keys, the period, the limit and the definition are as in budget_reserve. copies is 1 if a copy of the reserve
+--   may still arrive.
+-- uncharged is the sum of 2^(i - 1) over the accounts that have no hold of this token, and were not charged: it has
+--   lapsed, the server has lost it, or the call was executed before. charge is such a sum: these accounts are
+--   charged, too, once. So a caller sends charge 0 first, and then what was left uncharged, if no copy of the first
+--   call can have had the holds. An amount of 0 leaves nothing to charge.
 -- The amount may be above what was held, and above the limit: then nothing fits until the period ends.
--- What was held in an earlier period, at reserved_us, is settled there, and is forgotten where that is not the last one. Where
---   an account has to begin a period, the reply may be `period`.
+-- What was held in an earlier period, at reserved_us, is settled there, and is forgotten where that is not the last
+--   one. Where an account has to begin a period, the reply may be `period`.
 --
--- TWICE the second time there is no hold, uncharged has all accounts, and nothing changes; with a charge the second time
---   has the reply of the first.
+-- TWICE the second time there is no hold, uncharged has all accounts, and nothing changes; with a charge the second
+--   time has the reply of the first.
 -- LATE as twice. With copies, a reserve that arrives after it holds nothing.
 -- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
--- CUT holds are emptied in all accounts before any is dropped, and the first account drops last: a copy completes it. Of an
---   account that had no hold the copy says nothing, and its caller would not charge it in any case.
+-- CUT holds are emptied in all accounts before any is dropped, and the first account drops last: a copy completes it.
+--   Of an account that had no hold the copy says nothing, and its caller would not charge it in any case.
 
 -- @include clock
 
@@ -31,8 +32,8 @@ local amount, copies, charge, begin_us, end_us, limit, reserved_us = struct.unpa
 -- @include account
 -- @include over
 
--- What is spent and held of a period, with the amount in place of a hold. A hold of a later period counts as spent: the clock
--- was ahead.
+-- What is spent and held of a period, with the amount in place of a hold. A hold of a later period counts as spent:
+-- the clock was ahead.
 local function settled_in(begin_us, spent, held, hold)
   local its_begin_us, its_amount = struct.unpack('<dd', hold)
   if its_begin_us == begin_us then
@@ -56,29 +57,30 @@ local field, plans, uncharged = 't:' .. token, {}, 0
 local charges = charge > 0 and not redis.call('ZSCORE', tombstones, '+' .. token)
 local goes_on = false -- whether a script that was cut off has begun this
 for i = 1, (#KEYS - 1) / 3 do
-  local one = read_account(3 * i - 1, token)
-  if one.hold == '' then
+  local account = read_account(3 * i - 1, token)
+  if account.hold == '' then
     goes_on = goes_on or i == 1
-    plans[i] = {key = one.key, ends = one.ends, end_us = one.end_us}
-  elseif one.hold and #one.hold == 16 then
-    one.spent, one.held = settled_in(one.begin_us, one.spent, one.held, one.hold)
-    plans[i] = {key = one.key, ends = one.ends, writes = one}
+    plans[i] = {key = account.key, ends = account.ends, end_us = account.end_us}
+  elseif account.hold and #account.hold == 16 then
+    account.spent, account.held = settled_in(account.begin_us, account.spent, account.held, account.hold)
+    plans[i] = {key = account.key, ends = account.ends, writes = account}
   else
-    local past = redis.call('HMGET', one.past, 's', field)
+    local past = redis.call('HMGET', account.past, 's', field)
     if past[1] and past[2] and #past[2] == 16 then
-      plans[i] = {key = one.past, ends = one.ends, past = past_with(past[1], past[2])}
+      plans[i] = {key = account.past, ends = account.ends, past = past_with(past[1], past[2])}
     elseif past[2] == '' then
       goes_on = goes_on or i == 1
-      plans[i] = {key = one.past, ends = one.ends}
+      plans[i] = {key = account.past, ends = account.ends}
     elseif amount > 0 and charges and math.floor(charge / 2 ^ (i - 1)) % 2 == 1 then
-      if not one.is_there and not enter_period(one, begin_us, end_us) then
+      if not account.is_there and not enter_period(account, begin_us, end_us) then
         return 'period ' .. struct.pack('<d', now)
       end
-      if reserved_us >= one.begin_us then
-        one.spent, one.definition, one.told = one.spent + amount, one.definition or definition, limit
-        plans[i] = {key = one.key, ends = one.ends, writes = one}
+      if reserved_us >= account.begin_us then
+        account.spent, account.told = account.spent + amount, limit
+        account.definition = account.definition or definition
+        plans[i] = {key = account.key, ends = account.ends, writes = account}
       elseif past[1] and reserved_us >= struct.unpack('<d', past[1]) then
-        plans[i] = {key = one.past, ends = one.ends, past = past_with(past[1])}
+        plans[i] = {key = account.past, ends = account.ends, past = past_with(past[1])}
       end
     elseif amount > 0 and charge == 0 and not goes_on then
       uncharged = uncharged + 2 ^ (i - 1)
