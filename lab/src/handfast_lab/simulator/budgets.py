@@ -348,7 +348,12 @@ class BudgetWatch(Watch):
 
     def _settled(self, token: bytes, keys: list[bytes], terms: Sequence[float], now_us: int) -> None:
         amount, copies, charge, _, _, _, reserved_us = terms
-        charges = int(charge) if self._charged_at.get(token, -inf) <= now_us - REMEMBERED_US else 0
+        charged_at = self._charged_at.get(token, -inf)
+        if charge and -inf < charged_at <= now_us - REMEMBERED_US:
+            for key in keys:  # the server may know it still
+                self._read(key)
+            return
+        charges = int(charge) if charged_at == -inf else 0
         for number, key in enumerate(keys):
             ledger, hold = self._ledgers[key], self._ledgers[key].holds.pop(token, None)
             begin_us: float | None = None if hold is None else hold.begin_us
