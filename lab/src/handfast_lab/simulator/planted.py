@@ -693,22 +693,22 @@ PLANTED = (
     Planted(
         "a budget looks at its first account only",
         "budget_reserve",
-        "    if one.spent + one.held + amount > most then",
-        "    if i == 1 and one.spent + one.held + amount > most then",
+        "    if account.spent + account.held + amount > most then",
+        "    if i == 1 and account.spent + account.held + amount > most then",
         "another account exceeds its limit",
     ),
     Planted(
         "what was held in the period before stays held",
         "budget_reserve",
-        "  one.enters, one.end_us, one.held, one.soonest_us = true, end_us, 0, 0",
-        "  one.enters, one.end_us, one.soonest_us = true, end_us, 0",
+        "  account.enters, account.end_us, account.held, account.soonest_us = true, end_us, 0, 0",
+        "  account.enters, account.end_us, account.soonest_us = true, end_us, 0",
         "an amount crosses a period",
     ),
     Planted(
         "a hold that is gone is charged in all accounts",
         "budget_settle",
-        "    elseif amount > 0 and charges and math.floor(charge / 2 ^ (i - 1)) % 2 == 1 then",
-        "    elseif amount > 0 and charges then",
+        "  elseif charges and math.floor(charge / bit) % 2 == 1 then",
+        "  elseif charges then",
         "an account that had a hold is charged twice",
     ),
     Planted(

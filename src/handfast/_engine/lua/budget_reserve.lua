@@ -44,19 +44,21 @@ end
 if redis.call('ZSCORE', tombstones, token) then
   return 'finished '
 end
-local accounts, left = {}, 2 ^ 53
-for i = 1, (#KEYS - 1) / 3 do
-  local account = read_account(3 * i - 1, token)
-  if account.definition and account.definition ~= definition and now < account.end_us then
+local accounts, left = {}, math.huge
+for at = 2, #KEYS, 3 do
+  local account, i = read_account(at, token), #accounts + 1
+  if account.definition ~= definition and now < account.end_us then
     return {'differs', i, account.definition}
   elseif account.hold == '' then
     return 'finished '
   end
   account.is_done = is_held_before(account)
-  if not account.is_done and not enter_period(account, begin_us, end_us) then
-    return 'period ' .. struct.pack('<d', now)
+  if not account.is_done then
+    if not enter_period(account, begin_us, end_us) then
+      return 'period ' .. struct.pack('<d', now)
+    end
+    drop_lapsed(account)
   end
-  drop_lapsed(account)
   account.definition, account.told = definition, limit
   local most = account.limit < 0 and limit or account.limit
   if not account.hold and not account.is_done then
@@ -74,7 +76,7 @@ end
 for _, account in ipairs(accounts) do
   if ttl_ms > 0 and not account.is_done then
     local ends_us = now + ttl_ms * 1000
-    account.soonest_us = account.soonest_us > 0 and math.min(account.soonest_us, ends_us) or ends_us
+    account.soonest_us = account.soonest_us ~= 0 and math.min(account.soonest_us, ends_us) or ends_us
     if account.hold then -- a copy does not prolong it
       redis.call('ZADD', account.ends, 'NX', ends_us, token)
     else -- first: a token without a hold is passed over

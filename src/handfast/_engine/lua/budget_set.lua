@@ -28,7 +28,7 @@ local limit, least_spent, begin_us, end_us, own_limit = struct.unpack('<ddddd', 
 -- @include rights
 
 local account = read_account(1, '')
-if account.definition and account.definition ~= definition and now < account.end_us then
+if account.definition ~= definition and now < account.end_us then
   return {'differs', 1, account.definition}
 end
 if not enter_period(account, begin_us, end_us) then

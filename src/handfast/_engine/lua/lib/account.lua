@@ -1,7 +1,7 @@
 -- account: what was spent of a budget in a period, what is held, and the holds.
 --
 -- USES now
--- GIVES STATE read_account enter_period drop_lapsed write_account outlive
+-- GIVES STATE read_hash read_account enter_period drop_lapsed write_account outlive
 --
 -- An account has three keys. The hash `account` has these fields:
 --
@@ -18,23 +18,30 @@
 local STATE = '<ddddddd'
 local KEPT_MS = 32 * 86400000 -- how long an account outlives its period
 
--- Read the account with that key, with the hold of a token. Its keys follow each other.
-local function read_account(at, token)
-  local account = {key = KEYS[at], past = KEYS[at + 1], ends = KEYS[at + 2], token = token}
+-- Read one of the hashes of the account whose keys begin there, with the hold of a token.
+local function read_hash(key, at, token)
+  local account = {key = key, past = KEYS[at + 1], ends = KEYS[at + 2], token = token}
   local state
-  state, account.definition, account.hold = unpack(redis.call('HMGET', account.key, 's', 'd', 't:' .. token))
+  state, account.definition, account.hold = unpack(redis.call('HMGET', key, 's', 'd', 't:' .. token))
   account.is_there, account.hold = state, account.hold ~= '-' and account.hold
-  if not state then -- new; or a script was cut off behind its RENAME
-    state, account.definition, account.was_held = unpack(redis.call('HMGET', account.past, 's', 'd', 't:' .. token))
-  end
-  if not state then
-    state = struct.pack(STATE, 0, 0, 0, 0, -1, 0, 0)
-  elseif #state ~= 56 then
+  if state and #state ~= 56 then
     error('stored in ' .. state)
   end
-  local numbers = {struct.unpack(STATE, state)}
+  local numbers = {struct.unpack(STATE, state or struct.pack(STATE, 0, 0, 0, 0, -1, 0, 0))}
   account.begin_us, account.end_us, account.spent, account.held = unpack(numbers, 1, 4)
   account.limit, account.told, account.soonest_us = unpack(numbers, 5, 7)
+  return account
+end
+
+-- Read the account whose keys begin there. Where it is missing, it is new, or a script was cut off behind its RENAME.
+local function read_account(at, token)
+  local account = read_hash(KEYS[at], at, token)
+  if not account.is_there then
+    local before = read_hash(KEYS[at + 1], at, token)
+    account.definition, account.limit, account.was_held = before.definition, before.limit, before.hold
+    account.begin_us, account.end_us = before.begin_us, before.end_us
+    account.spent, account.held = before.spent, before.held
+  end
   return account
 end
 
