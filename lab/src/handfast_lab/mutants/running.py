@@ -86,6 +86,8 @@ SUITES = {
     "debounce_": SESSIONS,
     "election_": SESSIONS,
     "group_": SESSIONS,
+    "budget_inspect": [*SESSIONS, "api/test_budget"],
+    "budget_set": [*SESSIONS, "acl/test_acl_acts"],
     "budget_": SESSIONS,
     "latch_": SESSIONS,
     "lib/account": SESSIONS,
