@@ -154,3 +154,16 @@ def test_of_a_limiter(raw, user, inboxes, act):
     refusals = check(raw, user, (script, limits.keys, [args[name] for name in script.header.args]), prepare)
     assert "+hset" in refusals
     assert act == "pause" or {"+zremrangebyrank", "&hf:inbox:*"} <= {*refusals}
+
+
+def test_the_limit_of_a_budget_in_a_new_period(raw, user, inboxes):
+    script = load("budget_set")
+    keys = [f"{{hf:budget:a}}:{part}" for part in script.header.keys]
+
+    def prepare():
+        raw.hset(keys[0], mapping={"s": doubles(0, 1, 5, 0, -1, 9, 0), "d": "day UTC 1", "last": doubles(1) + b"x"})
+        raw.pexpire(keys[0], 600_000)
+
+    args = [doubles(4, 0, 0, 2**52, 9), "day UTC 1", "resize", "me", "test"]
+    refusals = check(raw, user, (script, keys, args), prepare)
+    assert {"+hset", "+rename", "+pexpire"} <= {*refusals}
