@@ -126,7 +126,7 @@ def run(calls, workers, kill_every_s, *, loses=True):
                 observer.look()
                 for name, limit in observer.limits.items():
                     if observer.spent[name] > limit - MOST:
-                        account(operator, name).set_limit(int(limit) + 500)
+                        account(operator, name).set_limit(int(limit) + 2000)
                 now = time.monotonic()
                 if loses and now - lost_at > 0.05 and (fault is None or fault.spent):
                     lost_at, losses = now, losses + 1
