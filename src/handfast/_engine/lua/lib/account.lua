@@ -76,26 +76,31 @@ local function drop_lapsed(account)
     return
   end
   local tokens = redis.call('ZRANGEBYSCORE', account.ends, '-inf', now, 'LIMIT', 0, 100)
-  local fields, writes = {}, {}
+  local fields, writes, dropped = {}, {}, {}
   for i, token in ipairs(tokens) do
     fields[i] = 't:' .. token
   end
   local holds = tokens[1] and redis.call('HMGET', account.key, unpack(fields)) or {}
   for i, hold in ipairs(holds) do
-    if hold and #hold == 16 then
+    if hold == '-' then -- by a script that was cut off
+      dropped[#dropped + 1] = fields[i]
+    elseif hold and #hold == 16 then
       local its_begin_us, amount = struct.unpack('<dd', hold)
-      if its_begin_us == account.begin_us then
+      if its_begin_us == account.begin_us then -- else it counts as spent, until it is settled
         account.held = account.held - amount
         writes[#writes + 1] = fields[i]
         writes[#writes + 1] = '-'
+        dropped[#dropped + 1] = fields[i]
         account.hold = tokens[i] ~= account.token and account.hold
       end
     end
   end
   -- A copy of a script that is cut off here finds the tokens again, until all is done.
   redis.call('HSET', account.key, 's', state_of(account), unpack(writes))
+  if dropped[1] then
+    redis.call('HDEL', account.key, unpack(dropped))
+  end
   if tokens[1] then
-    redis.call('HDEL', account.key, unpack(fields))
     redis.call('ZREM', account.ends, unpack(tokens))
   end
   account.lapsed_left = #tokens == 100
