@@ -90,7 +90,7 @@ TASKS = {
         ),
         "budget": (
             "handfast.cli.operate.budget:command",
-            "Show the sums of the budget NAME, or set a limit.",
+            "Show what is spent of the budget NAME, or set its limit.",
         ),
         "reset": (
             "handfast.cli.operate.limits:reset",
