@@ -7,7 +7,7 @@
     ├── Superseded          contention: a later request took the place of this one in the queue
     ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
-    ├── BudgetExceeded      contention: the amount does not fit into what is left of a budget
+    ├── BudgetExceeded      contention: the amount does not fit into the rest of a budget
     ├── BudgetMismatch      set-up: a budget was made with another period, zone or begin
     ├── WaitTimeout         contention: a latch was not open within the caller's timeout (also a TimeoutError)
     ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
@@ -220,14 +220,14 @@ class RateLimited(HandfastError, TimeoutError):
 
 
 class BudgetExceeded(HandfastError):
-    """The amount does not fit into what is left of a budget. Nothing is held, in no account.
+    """The amount does not fit into the rest of a budget. Nothing is held, in no account.
 
     Attributes:
         scope: The account that it does not fit into, which is also the ``name``: ``llm|acme|team-7``.
-        amount: What was to be held.
+        amount: The amount that was asked for.
         limit: The limit of the account in a period.
-        spent: What was spent in this period.
-        held: What is held by calls that go on, or were never settled.
+        spent: The sum of this period's settlements.
+        held: The sum held by calls that go on, or were never settled.
         resets_at: When the next period begins, by the server's clock, in UTC; None for a budget in total.
     """
 

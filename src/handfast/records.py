@@ -379,14 +379,14 @@ class BudgetStatus:
     """How much of a budget is spent, at one instant of the server.
 
     Attributes:
-        spent: What was spent in this period.
-        held: What is held by calls that go on, or were never settled. It counts like what is spent.
-        limit: What may be spent and held in a period: as set by `Budget.set_limit`, or else the client's own; in
+        spent: The sum of this period's settlements.
+        held: The sum held by calls that go on, or were never settled. It counts against the limit, too.
+        limit: The most that may be spent and held in a period: as set by `Budget.set_limit`, or else the client's own; in
             `NameStatus` that of the client that has reserved last.
         resets_at: When the next period begins, in UTC; None for a budget in total, or where this machine does not know the
             time zone.
         resets_in: Seconds until then; None where there is none.
-        was: What the period before came to; 0 if nothing was reserved in it.
+        was: The spent and held sum of the period before; 0 if nothing was reserved in it.
         period: ``"day"``, ``"week"``, ``"month"``, ``"quarter"``, ``"year"`` or ``"total"``.
         zone: The time zone in whose midnight a period begins.
         begins: Where a period begins, as for the client's ``budget()``.
@@ -408,7 +408,7 @@ class BudgetStatus:
 
     @property
     def remaining(self) -> Decimal:
-        """What may be reserved now."""
+        """The amount that may be reserved now."""
         return max(self.limit - self.spent - self.held, Decimal())
 
     def __str__(self) -> str:

@@ -120,7 +120,7 @@ def settles_later(name: str, amount: str, error: Exception) -> None:
 
 def unsettled(name: str, amount: str) -> None:
     """Log that the settlement of a budget was given up."""
-    text = "the budget %r could not be settled with %s: what was held counts, or with a ttl nothing"
+    text = "the budget %r could not be settled with %s: the reserved amount counts, or with a ttl nothing"
     _budget_apart.error(text, name, amount, extra={"lock": name, "amount": amount})
 
 

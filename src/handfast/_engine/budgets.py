@@ -25,7 +25,7 @@ KEEP, UNSET = -2, -1
 class Terms:
     """What one client believes of a budget: the limit in millionths, and the period that the server's clock is in.
 
-    All objects of a budget share it. The period begins as none: the server says what time it is when it needs a period.
+    All objects of a budget share it. The period begins as none: the server sends the time when it needs a period.
     """
 
     __slots__ = ("calendar", "limit", "period")
@@ -112,7 +112,7 @@ class AccountRequest(ObjectRequest):
         return self.call("inspect")
 
     def set(self, limit: int, least_spent: int, what: str, by: str, why: str) -> Call:
-        """Set the limit for all, and raise what is spent; `KEEP` leaves the limit, and 0 the sum."""
+        """Set the limit for all, and raise the spent sum; `KEEP` leaves the limit, and 0 the sum."""
         begin_us, end_us = self.terms.period
         return self.call(
             "set",

@@ -54,7 +54,7 @@ class Calendar(NamedTuple):
 
     @classmethod
     def checked(cls, period: str, zone: str, begins: int) -> Calendar:
-        """Return the periods. Raises TypeError or ValueError for what makes none."""
+        """Return the periods. Raises TypeError or ValueError."""
         if not isinstance(zone, str):
             raise TypeError(f"zone must be the name of a time zone such as 'Europe/Berlin', not {zone!r}")
         if isinstance(begins, bool) or not isinstance(begins, int):
@@ -134,7 +134,7 @@ def _month_of(months: int) -> tuple[int, int]:
 
 
 def read_budget(budget: str | tuple[Amount, str]) -> tuple[Amount, str]:
-    """Read a limit and a period, such as ``100.00/month``. Raises TypeError or ValueError for what is none."""
+    """Read a limit and a period, such as ``100.00/month``. Raises TypeError or ValueError."""
     if isinstance(budget, tuple) and len(budget) == 2 and budget[1] in PERIODS:
         return budget
     if not isinstance(budget, str):

@@ -91,7 +91,7 @@ class KeySet:
 
     @property
     def mark(self) -> str:
-        """What no other name has in common with its keys."""
+        """The text that each key of this name has, and no key of another name."""
         return self.tag + self._behind
 
     def renamed(self, name: str) -> KeySet:

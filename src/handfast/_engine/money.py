@@ -24,7 +24,7 @@ MAX_MILLIONTHS = 2**52
 def millionths(amount: Amount, what: str, *, rounds_up: bool = False) -> int:
     """Return an amount in millionths.
 
-    Raises TypeError for what is no exact number; ValueError for one out of range or, unless it is to be rounded up, with more
+    Raises TypeError where the amount is no exact number; ValueError where it is out of range or, unless it is to be rounded up, with more
     than six decimals.
     """
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):

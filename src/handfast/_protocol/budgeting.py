@@ -93,7 +93,7 @@ class Settlement:
         self._begun = 0
         self._given_up = given_up
         self.amount: int = attempt.request.amount
-        """What the call has cost; what was held, unless someone says otherwise."""
+        """The cost of the call: the reserved amount until `settle` says another."""
 
     def begin(self) -> Steps[None]:
         """Settle the hold."""
@@ -129,7 +129,7 @@ def status(request: AccountRequest) -> Steps[BudgetStatus]:
 
 
 def set_account(request: AccountRequest, limit: int, least_spent: int, *note: str) -> Steps[None]:
-    """Set the limit of an account, and raise what is spent. ``note``: what, by whom, why. Raises BudgetMismatch."""
+    """Set the limit of an account, and raise the spent sum. ``note``: what, by whom, why. Raises BudgetMismatch."""
     while True:
         answer: Answer = yield request.set(limit, least_spent, *note)
         tag, *values = answer.fields

@@ -90,7 +90,7 @@ TASKS = {
         ),
         "budget": (
             "handfast.cli.operate.budget:command",
-            "Show what is spent of the budget NAME, or set its limit.",
+            "Show the sums of the budget NAME, or set a limit.",
         ),
         "reset": (
             "handfast.cli.operate.limits:reset",

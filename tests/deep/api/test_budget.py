@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
-from pathlib import Path
 
 from handfast import Handfast
 from handfast.embedded import PrivateServer
 from tests.deep.api.budget_crowd import MOST, run
+from tests.deep.api.pages import first_program
 
 
 def test_no_instant_of_the_server_has_an_account_above_its_limit_and_each_call_counts_once():
@@ -27,13 +26,8 @@ def test_no_instant_of_the_server_has_an_account_above_its_limit_and_each_call_c
 
 
 async def test_the_program_of_the_page_returns_the_answer_though_the_server_is_gone_before_it_settles():
-    page = Path(__file__).parents[3] / "docs/how-to/budgets.md"
-    program, _, _ = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1].partition(
-        "assert await"
-    )
     with PrivateServer() as server:
-        found = {}
-        exec(program.replace("redis://localhost:6379/0", f"unix://{server.socket}"), found)
+        found = first_program("budgets.md", f"unix://{server.socket}")
 
         async def send(_question):
             server.close()
@@ -45,13 +39,8 @@ async def test_the_program_of_the_page_returns_the_answer_though_the_server_is_g
 
 
 async def test_the_program_of_the_page_pays_once_for_a_job_that_is_sent_twice():
-    page = Path(__file__).parents[3] / "docs/how-to/budgets.md"
-    program, _, _ = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1].partition(
-        "assert await"
-    )
     with PrivateServer() as server:
-        found = {}
-        exec(program.replace("redis://localhost:6379/0", f"unix://{server.socket}"), found)
+        found = first_program("budgets.md", f"unix://{server.socket}")
         for _ in range(3):
             assert await found["ask"]("job", "acme", "team-7", "What?") == "42"
         await found["hf"].close()

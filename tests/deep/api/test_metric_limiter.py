@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from handfast.embedded import PrivateServer
 from tests.deep.api.metric_crowd import run
+from tests.deep.api.pages import first_program
 
 
 def test_no_instant_of_the_server_has_more_of_any_metric_than_its_limit():
@@ -20,13 +18,8 @@ def test_no_instant_of_the_server_has_more_of_any_metric_than_its_limit():
 
 
 async def test_the_program_of_the_page_returns_the_answer_though_the_server_is_gone_before_it_settles():
-    page = Path(__file__).parents[3] / "docs/how-to/requests-and-tokens.md"
-    program, _, _ = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1].partition(
-        "assert await"
-    )
     with PrivateServer() as server:
-        found = {}
-        exec(program.replace("redis://localhost:6379/0", f"unix://{server.socket}"), found)
+        found = first_program("requests-and-tokens.md", f"unix://{server.socket}")
 
         async def send(_question):
             server.close()

@@ -63,14 +63,14 @@ async def reserved(budget, amount, **options):
 
 
 async def spend(budget, amount, actual=None, **options):
-    """Reserve an amount, and settle it with what it really was."""
+    """Reserve an amount, and settle it with the cost."""
     async with reserved(budget, amount, **options) as held:
         if actual is not None:
             await held.settle(actual)
 
 
 async def amounts(budget):
-    """Return what is spent, and what is held."""
+    """Return the spent and the held sum."""
     status = await budget.status()
     return str(status.spent), str(status.held)
 
@@ -522,7 +522,7 @@ async def test_a_settlement_that_is_given_up_is_logged_with_its_amount(api, serv
                 proxy.retarget(AWAY)
                 assert not await held.settle("0.3")
             await eventually_async(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
-    text = "the budget 'a' could not be settled with 0.3: what was held counts, or with a ttl nothing"
+    text = "the budget 'a' could not be settled with 0.3: the reserved amount counts, or with a ttl nothing"
     assert text in [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
 
 

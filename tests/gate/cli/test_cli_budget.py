@@ -1,4 +1,4 @@
-"""``handfast budget``: what is spent of a budget and of its keys, and limits that operators set."""
+"""``handfast budget``: the sums of a budget and of each key, and limits that operators set."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ def test_set_limits_all_programs_and_is_audited(call, hf):
     done = call(budget, "set", "llm", "--key", "acme", "none", "--at-least-spent", "7.5", "--reason", "the bill")
     assert done.stdout == "budget 'llm|acme' has the limit that each program brings\n"
     assert str(made.status()).startswith("7.50 of 10 spent; ")
+    assert cells(call(ls).stdout.splitlines()[1])[:3] == ["llm|acme", "7.50", "10"]
     lines = [line.partition("  ")[2] for line in call(audit).stdout.splitlines()]
     assert lines[0] == "resize  budget 'llm|acme' to 5 by ann@web-1: too dear"
     assert lines[1].startswith("resize  budget 'llm|acme' to what each client brings by ")
@@ -111,8 +112,9 @@ def test_set_makes_a_budget_where_nothing_is_spent_yet(call, hf):
         (["5", "--reason", "x", "--zone", "UTC"], "--zone and --begins come with --period."),
         (["5", "--reason", "x", "--period", "month", "--zone", "Mars"], "'Mars' is no time zone"),
         (["5", "--reason", "x", "--period", "day", "--begins", "3"], "a day has no begins, not 3"),
-        (["x", "--reason", "x", "--period", "day"], "limit must be a number such as '0.42', not 'x'"),
-        (["0.1234567", "--reason", "x", "--period", "day"], "limit has at most 6 decimals"),
+        (["x", "--reason", "x", "--period", "day"], "AMOUNT must be a number such as '0.42', not 'x'"),
+        (["0.1234567", "--reason", "x", "--period", "day"], "AMOUNT has at most 6 decimals"),
+        (["5", "--at-least-spent", "x", "--reason", "x", "--period", "day"], "--at-least-spent must be a number"),
         (["5", "--reason", "x", "--period", "fortnight"], "'fortnight' is not one of"),
     ],
 )

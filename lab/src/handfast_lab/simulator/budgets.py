@@ -1,7 +1,7 @@
 """Plans and oracle of budgets: amounts that are held and settled over periods of some seconds.
 
-The oracle keeps a ledger of its own, from the calls and the replies alone: what each token holds, and what was spent in
-which period. It is compared with what is stored after every script.
+The oracle keeps a ledger of its own, from the calls and the replies alone: the holds of each token, and the spent sum of
+each period. It is compared with the stored hashes after every script.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Ledger:
         self.begin_us: float = 0
 
     def held(self, begin_us: float, now_us: float) -> tuple[int, int]:
-        """Return what is held in a period, and how much of this by holds that have not lapsed."""
+        """Return the held sum of a period, and the part of holds that have not lapsed."""
         holds = [one for one in self.holds.values() if one.begin_us == begin_us]
         return sum(one.amount for one in holds), sum(one.amount for one in holds if one.ends_us > now_us)
 
@@ -230,7 +230,7 @@ class Ledger:
 
 
 class BudgetWatch(Watch):
-    """Compares what is stored of budgets with ledgers."""
+    """Compares the stored budgets with ledgers."""
 
     def _begin(self, plan: Plan) -> Any:
         suffixes = [f":{key}" if key else "" for key in ACCOUNTS]
@@ -245,7 +245,7 @@ class BudgetWatch(Watch):
     def _present(self, _now_us: int) -> list[bytes]:
         return [key + b" " + token for key in self._ledgers for token in self._holds_of(key)]
 
-    # --- what is stored
+    # --- stored hashes
 
     def _peek(self, key: bytes) -> Any:
         return self._network.server.model[b"peek"](key, self._network.now_us())
@@ -267,7 +267,7 @@ class BudgetWatch(Watch):
         return holds
 
     def _read(self, key: bytes) -> None:
-        """Begin the ledger of an account anew, with what is stored."""
+        """Begin the ledger of an account anew, from the stored hashes."""
         ledger = self._ledgers[key] = Ledger()
         for one in (_beside(key, b"past"), key):
             state = self._state(one)
@@ -333,7 +333,7 @@ class BudgetWatch(Watch):
             if not is_current:
                 self.find(f"invariant 56: {token.decode()} holds in a period that does not have this moment")
             if state.begin_us < ledger.begin_us:
-                self._read(key)  # the clock was ahead: what was counted then counts now
+                self._read(key)  # the clock was ahead: its sums count now
                 continue
             ledger.holds[token] = Hold(int(state.begin_us), int(amount), now_us + 1000 * ttl_ms if ttl_ms else inf)
             most = self._most(key, own_limit)
@@ -407,7 +407,7 @@ class BudgetWatch(Watch):
     # --- callers
 
     def paid(self, token: bytes, amount: int) -> None:
-        """Check that a call counts for what its caller was told, once in each account."""
+        """Check that a call counts once in each account, with the sum that its caller was told."""
         counted = self._counted.get(token, [])
         if token in self._older or self.damage.lost_data:
             return

@@ -50,28 +50,28 @@ class Reservation(Named):
 
     @property
     def amount(self) -> Decimal:
-        """What is held."""
+        """The reserved amount."""
         return as_decimal(self._request.amount)
 
     @property
     def left(self) -> Decimal:
-        """What was left of the budget right after; of several accounts the least."""
+        """The rest of the budget right after; of several accounts the least."""
         return self._left
 
     @property
     def settled(self) -> Decimal | None:
-        """What the call has cost; None until it is settled, 0 if it was given back."""
+        """The cost of the call; None until it is settled, 0 if it was given back."""
         return self._settled
 
     def settle(self, amount: Amount) -> bool:
-        """Let the call count for what it has cost, once.
+        """Settle the reserved amount with the cost of the call, once.
 
         An outage raises nothing: the answer that was paid for is worth more. The client logs a WARNING and goes on for 20
         seconds in the background; if that fails, it logs an ERROR with the amount. Then the amount that was held counts
         until the period ends, or with a ``ttl`` nothing does.
 
         A hold that is gone, since its ``ttl`` is over or the server has lost it, is charged all the same. An amount above
-        what was held may exceed the limit: then nothing fits until the next period.
+        the reserved amount may exceed the limit: then nothing fits until the next period.
 
         Args:
             amount: A Decimal, a text such as "0.42" or an int, from 0 to 4,503,599,627.370496; rounded up to six decimals.
@@ -187,9 +187,9 @@ class BudgetOfAll(Named):
                 limit then. None holds it until the period ends.
 
         Returns:
-            What ``with`` takes, once; its value is the `Reservation`. Beginning the block raises BudgetExceeded if the
-            amount does not fit, BudgetMismatch if another client has made the budget with another period, and what
-            every call may raise: ServerRefused and redis-py's connection errors. Then nothing is held.
+            A context manager for one ``with``; the value is the `Reservation`. Beginning the block raises BudgetExceeded if the
+            amount does not fit, BudgetMismatch if another client has made the budget with another period, and as
+            every call ServerRefused and redis-py's connection errors. Then nothing is held.
 
         Raises:
             TypeError: ``amount`` is a float or of another type, or ``ttl`` neither a number nor a timedelta.
@@ -200,10 +200,10 @@ class BudgetOfAll(Named):
 
 
 class Budget(BudgetOfAll, Object):
-    """A budget: what may be spent in a period of the calendar. Made by the client's ``budget()``.
+    """A budget: an amount that may be spent in a period of the calendar. Made by the client's ``budget()``.
 
-    What is spent and what is held never exceed the limit together, in however many processes, but for settlements above the
-    amount that was held, and late ones. The clock of the server says which period it is. An amount belongs to the period
+    The spent and the held sum together never exceed the limit, in however many processes, but for settlements above the
+    reserved amount, and late ones. The clock of the server says which period it is. An amount belongs to the period
     in which it was held, also if it is settled in the next one.
 
     The budget is a brake, not a ledger: a server that loses its data, or the last moments of them in a failover, has less
@@ -255,7 +255,7 @@ class Budget(BudgetOfAll, Object):
         return BudgetOfAll(self._driver, BudgetRequest(accounts, self._request.terms))
 
     def status(self, *, timeout: Duration | None = None) -> BudgetStatus:
-        """Return what is spent, what is held, the limit, and when the next period begins. Takes a round trip.
+        """Return the spent and the held sum, the limit, and when the next period begins. Takes a round trip.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for. None
@@ -266,7 +266,7 @@ class Budget(BudgetOfAll, Object):
     def set_limit(self, limit: Amount | None, *, reason: str | None = None) -> None:
         """Set the limit for all clients, whatever limits they bring, from now on and in later periods.
 
-        It may be below what is spent and held: then nothing fits. Each key of `keyed` has a limit of its own. The server
+        The limit may be below the spent and the held sum: then nothing fits. Each key of `keyed` has a limit of its own. The server
         forgets it 32 days after the last period in which something was held, and where it loses its data.
 
         Args:
@@ -283,7 +283,7 @@ class Budget(BudgetOfAll, Object):
         self._set("resize", number, 0, text, reason)
 
     def at_least_spent(self, amount: Amount, *, reason: str | None = None) -> None:
-        """Raise what is spent in this period to an amount, such as that of the provider's bill. It never lowers.
+        """Raise the spent sum of this period to an amount, such as the provider's bill. The sum is never lowered.
 
         Args:
             amount: As for `reserve`, with at most six decimals.

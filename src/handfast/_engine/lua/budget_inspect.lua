@@ -5,7 +5,7 @@
 -- REPLY - of several accounts an array with such a reply for each
 --
 -- `more` are the three keys of further accounts. begin_us and end_us are the period in which the account counts, and
---   which may be over. limit is -1 unless one is set, and told that of the latest caller. last is the field of
+--   which may be over. limit is -1 unless one is set, and told that of the latest reserve. last is the field of
 --   lib/account.lua, or the empty text. held leaves out holds that have lapsed, a hundred at most. was is the sum of
 --   the period before, which ended at was_end_us. All are 0, and the texts empty, where there is no account.
 --
@@ -13,7 +13,7 @@
 
 -- @include clock
 
--- What those tokens hold in a period whose TTL is over.
+-- The sum of the holds of a period whose TTL is over.
 local function lapsed_in(account, ends, begin_us)
   local sum, fields = 0, redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)
   for i, token in ipairs(fields) do

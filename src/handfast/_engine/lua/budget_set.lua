@@ -1,4 +1,4 @@
--- budget_set: set the limit of an account for all, raise what is spent, or both.
+-- budget_set: set the limit of an account for all, raise the spent sum, or both.
 --
 -- KEYS account past ends
 -- ARGV terms definition what by why
@@ -8,10 +8,10 @@
 -- REPLY differs number definition
 -- ALONE set 0 0
 --
--- limit is -1 to have each caller's own count again, and -2 to leave it. own_limit is that of the caller. least_spent
---   only raises; 0 leaves the sum. Period and definition are as in budget_reserve. what, by and why are noted: by is
---   the label of the client, percent-encoded.
--- A limit may be below what is spent and held: then nothing fits.
+-- limit is -1 to have each caller's own count again, and -2 to leave it. own_limit, the caller's, is
+--   noted where the account is new. least_spent only raises; 0 leaves the sum. Period and definition are as in
+--   budget_reserve. what, by and why are noted: by is the label of the client, percent-encoded.
+-- A limit may be below the spent and the held sum: then nothing fits.
 --
 -- TWICE the same limit, and the same sum.
 -- LATE a limit that another caller has set since is replaced. A sum is only raised.
@@ -35,7 +35,7 @@ if not enter_period(account, begin_us, end_us) then
   return 'period ' .. struct.pack('<d', now)
 end
 require_rights(account.key, nil, 'hget hset pexpire rename')
-account.definition, account.told = definition, own_limit
+account.definition, account.told = definition, account.is_there and account.told or own_limit
 account.limit = limit == -2 and account.limit or limit
 account.spent = math.max(account.spent, least_spent)
 write_account(account, 'last', struct.pack('<d', now) .. ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[5])

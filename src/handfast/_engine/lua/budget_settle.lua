@@ -1,4 +1,4 @@
--- budget_settle: let a hold count for what it really cost; 0 gives it back.
+-- budget_settle: settle a hold with the cost of the call; 0 gives it back.
 --
 -- KEYS tombstones accounts...
 -- ARGV token terms definition
@@ -11,11 +11,10 @@
 --   may still arrive.
 -- uncharged is the sum of 2^(i - 1) over the accounts that have no hold of this token, and were not charged: it has
 --   lapsed, the server has lost it, or the call was executed before. charge is such a sum: these accounts are
---   charged, too, once. So a caller sends charge 0 first, and then what was left uncharged, if no copy of the first
+--   charged, too, once. So a caller sends charge 0 first, and then the uncharged sum, if no copy of the first
 --   call can have had the holds. An amount of 0 leaves nothing to charge.
--- The amount may be above what was held, and above the limit: then nothing fits until the period ends.
--- What was held in an earlier period, at reserved_us, is settled there, and is forgotten where that is not the last
---   one. Where an account has to begin a period, the reply may be `period`.
+-- The amount may be above the hold, and above the limit: then nothing fits until the period ends.
+-- A hold of an earlier period, from reserved_us, is settled there, and is forgotten where that is not the last period. Where an account has to begin a period, the reply may be `period`.
 --
 -- TWICE the second time there is no hold, uncharged has all accounts, and nothing changes; with a charge the second
 --   time has the reply of the first.

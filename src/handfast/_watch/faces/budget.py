@@ -1,4 +1,4 @@
-"""The face of a budget: what is spent and held of the limit, and when the next period begins."""
+"""The face of a budget: the spent and the held sum, the limit, and when the next period begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``handfast budget``: show what is spent of a budget, and set its limit for all that use it."""
+"""``handfast budget``: show the sums of a budget, and set the limit for all programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from handfast._engine.calendar import PERIODS
+from handfast._engine.money import millionths
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.operate.looking import (
     NOTHING,
@@ -50,19 +51,19 @@ AMOUNT is a number with at most six decimals, such as 250 or 37.50.
 _name = click.argument("name", callback=parse_name)
 
 
-@click.group("budget", short_help="Show what is spent of the budget NAME, or set its limit.")
+@click.group("budget", short_help="Show the sums of the budget NAME, or set a limit.")
 def command() -> None:
-    """Show what is spent of the budget NAME, or set its limit."""
+    """Show the sums of the budget NAME, or set a limit."""
 
 
-@command.command("show", short_help="Show what is spent of NAME and its keys.", epilog=SHOWN)
+@command.command("show", short_help="Show the sums of NAME and of each key.", epilog=SHOWN)
 @_name
 @json_option
 @server_options
 @namespace_option
 @click.pass_context
 def show(ctx: click.Context, /, *, name: str, as_json: bool, url: str, namespace: str) -> None:
-    """Show what is spent and held of the budget NAME and of each of its keys, the fullest first.
+    """Show the spent and the held sum of the budget NAME and of each key, the fullest first.
 
     NAME is as `handfast ls` shows it, such as llm or 'llm|acme'; then its further keys are shown, too.
     """
@@ -88,7 +89,7 @@ def show(ctx: click.Context, /, *, name: str, as_json: bool, url: str, namespace
 @click.option(
     "--key", "keys", multiple=True, metavar="TEXT", help="The key, if NAME has keys; repeatable, in their order."
 )
-@click.option("--at-least-spent", "spent", metavar="AMOUNT", help="Raise what is spent in this period to AMOUNT.")
+@click.option("--at-least-spent", "spent", metavar="AMOUNT", help="Raise the spent sum of this period to AMOUNT.")
 @click.option("--period", type=click.Choice(PERIODS), help="The period, where nothing is spent of NAME yet.")
 @click.option("--zone", metavar="ZONE", help="The time zone, with --period.  [default: UTC]")
 @click.option("--begins", type=int, metavar="N", help="Where a period begins, with --period.  [default: 1]")
@@ -100,7 +101,7 @@ def show(ctx: click.Context, /, *, name: str, as_json: bool, url: str, namespace
 def set_(ctx: click.Context, /, **given: Any) -> None:
     """Set the limit of the budget NAME to AMOUNT for all that use it; 'none' has each program bring its own again.
 
-    It may be below what is spent: then nothing fits until the next period. NAME is as `handfast ls` shows it, such as
+    AMOUNT may be below the spent sum: then nothing fits until the next period. NAME is as `handfast ls` shows it, such as
     'llm|acme' for a key.
     """
     limit, spent, reason = given["limit"], given["spent"], given["reason"]
@@ -108,6 +109,12 @@ def set_(ctx: click.Context, /, **given: Any) -> None:
         raise click.UsageError("Give AMOUNT, --at-least-spent or both.", ctx)
     if given["period"] is None and (given["zone"] or given["begins"]):
         raise click.UsageError("--zone and --begins come with --period.", ctx)
+    try:  # both, before either is set
+        for amount, what in ((limit, "AMOUNT"), (spent, "--at-least-spent")):
+            if amount is not None and (amount, what) != ("none", "AMOUNT"):
+                millionths(amount, what)
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from None
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         shown = named("budget", given).shown
         budget = _budget(client, given)

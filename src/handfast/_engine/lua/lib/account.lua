@@ -1,4 +1,4 @@
--- account: what was spent of a budget in a period, what is held, and the holds.
+-- account: the spent and the held sum of a budget in a period, and the holds.
 --
 -- USES now
 -- GIVES STATE read_hash read_account enter_period drop_lapsed write_account outlive
@@ -6,7 +6,7 @@
 -- An account has three keys. The hash `account` has these fields:
 --
 --   s        begin_us end_us spent held limit told soonest_us, as doubles. limit is -1 unless one is set, and told
---            that of the latest caller; soonest_us is when the first hold with a TTL lapses, 0 without one
+--            that of the latest reserve; soonest_us is when the first hold with a TTL lapses, 0 without one
 --   d        the definition: period, zone and begin
 --   last     the last change of the limit: its time in microseconds as a double, then as text: what by why
 --   t:TOKEN  a hold: the begin of its period, and its amount, as doubles. `-` once it has lapsed and the empty text
@@ -52,7 +52,7 @@ local function enter_period(account, begin_us, end_us)
     return true
   elseif now < begin_us or now >= end_us then
     return false
-  elseif now < account.begin_us then -- the clock was ahead: what was counted then counts now, and is given back no more
+  elseif now < account.begin_us then -- the clock was ahead: its sums count now, and are given back no more
     local past = redis.call('HGET', account.past, 's')
     local _, past_end_us, past_spent, past_held = struct.unpack('<dddd', past or string.rep('\0', 32))
     account.spent = account.spent + account.held + (past_end_us > now and past_spent + past_held or 0)
@@ -70,7 +70,7 @@ local function state_of(account)
   return period .. struct.pack('<ddd', account.limit, account.told, account.soonest_us)
 end
 
--- Give back what is held by tokens whose TTL is over, a hundred at most.
+-- Give back the holds whose TTL is over, a hundred at most.
 local function drop_lapsed(account)
   if account.soonest_us == 0 or account.soonest_us > now then
     return
