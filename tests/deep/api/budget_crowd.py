@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import json
 import random
-import signal
+import statistics
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
 import redis
 
 from handfast import BudgetExceeded, Handfast
-from handfast.embedded import PrivateServer
-from handfast.testing import FaultProxy, script
+from tests.deep.api.crowd import Crowd
 
 ACCOUNTS = "acme", "acme|team", "acme|team|ann", "acme|team|bob"
 
 MOST = 60
 """The largest amount of a call."""
-
-COMMAND = [sys.executable, "-m", "tests.deep.api.budget_crowd", "work"]
 
 LOOK = """local found = {}
 for i, key in ipairs(KEYS) do
@@ -101,60 +95,30 @@ class Observer:
             self.spent[name], self.limits[name] = spent, limit
 
 
-def run(calls, workers, kill_every_s, *, loses=True):
+def run(calls, workers, kill_every_s):
     """Let so many workers make so many calls together, while an operator raises what is used up."""
-    chance, counts, kills = random.Random(7), Counter(), 0
-    with (
-        PrivateServer() as server,
-        FaultProxy(f"unix://{server.socket}") as proxy,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        client = redis.Redis(unix_socket_path=str(server.socket))
-        observer, left, running, seed = Observer(client), calls, {}, 0
-        began = killed_at = lost_at = time.monotonic()
-        fault, losses = None, 0
-        with Handfast(f"unix://{server.socket}") as operator:
-            while left > 0 or running:
-                while left > 0 and len(running) < workers:
-                    seed += 1
-                    share = min(left, max(1, calls // workers))
-                    said = Path(folder, str(seed))
-                    with said.open("w") as output:
-                        process = subprocess.Popen([*COMMAND, proxy.url, str(share), str(seed)], stdout=output)
-                    running[process] = share, said
-                    left -= share
-                observer.look()
-                for name, limit in observer.limits.items():
-                    if observer.spent[name] > limit - MOST:
-                        account(operator, name).set_limit(int(limit) + 2000)
-                now = time.monotonic()
-                if loses and now - lost_at > 0.05 and (fault is None or fault.spent):
-                    lost_at, losses = now, losses + 1
-                    fault = proxy.lose_reply(script(chance.choice(["budget_reserve", "budget_settle"])))
-                if kill_every_s and now - killed_at > kill_every_s:
-                    killed_at, kills = now, kills + 1
-                    chance.choice([*running]).send_signal(signal.SIGKILL)
-                for process in [one for one in running if one.poll() is not None]:
-                    assert process.returncode in (0, -signal.SIGKILL), "a worker has failed"
-                    share, said = running.pop(process)
-                    whole = [line for line in said.read_text().splitlines(keepends=True) if line.endswith("\n")]
-                    counted = Counter(json.loads(whole[-1]) if whole else {})
-                    counts += counted
-                    left += max(0, share - counted["calls"]) if process.returncode else 0
-                time.sleep(0.005)
+    crowd = Crowd("tests.deep.api.budget_crowd", ["budget_reserve", "budget_settle"], calls, workers, kill_every_s)
+    with crowd.server() as url, redis.Redis.from_url(url) as client, Handfast(url) as operator:
+        observer = Observer(client)
+
+        def look():
+            observer.look()
+            for name, limit in observer.limits.items():
+                if observer.spent[name] > limit - MOST:
+                    account(operator, name).set_limit(int(limit) + 2000)
+
+        crowd.run(look)
         observer.look()
-        client.close()
-    shares = sorted(observer.shares)
     return {
-        **{name: count for name, count in counts.items() if name not in ACCOUNTS},
-        "kills": kills,
-        "lost replies": losses,
-        "seconds": round(time.monotonic() - began, 1),
+        **{name: count for name, count in crowd.counts.items() if name not in ACCOUNTS},
+        "kills": crowd.kills,
+        "lost replies": crowd.losses,
+        "seconds": crowd.seconds,
         "instants": observer.instants,
         "over": observer.over[:5],
         "wrong sums": observer.wrong_sums[:5],
-        "spent and not confirmed": {name: observer.spent[name] - counts[name] for name in ACCOUNTS},
-        "median share of a limit": round(shares[len(shares) // 2], 3),
+        "spent and not confirmed": {name: observer.spent[name] - crowd.counts[name] for name in ACCOUNTS},
+        "median share of a limit": round(statistics.median(observer.shares), 3),
     }
 
 

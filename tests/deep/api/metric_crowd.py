@@ -6,20 +6,16 @@ python -m tests.deep.api.metric_crowd CALLS WORKERS KILL_EVERY_S
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
+import statistics
 import sys
-import time
 from collections import Counter
 from contextlib import suppress
 
 import redis
 
 from handfast import Handfast, RateLimited
-from handfast.embedded import PrivateServer
-from handfast.testing import FaultProxy, script
+from tests.deep.api.crowd import Crowd
 
 RATES = {"requests": "60/200ms", "tokens": "12000/200ms; 100000/2s"}
 
@@ -38,7 +34,8 @@ def work(url, calls, seed):
     chance = random.Random(seed)
     with Handfast(url) as hf:
         limiter, counts = hf.limiter("a", RATES), Counter()
-        for number in range(calls):
+        for _ in range(calls):
+            counts["calls"] += 1
             costs = {"tokens": chance.choice([0, 50, 200, 400, 1500]), "requests": chance.choice([1, 1, 1, 0, 2])}
             if not any(costs.values()):
                 costs["requests"] = 1
@@ -49,16 +46,14 @@ def work(url, calls, seed):
                     admission = limiter.acquire(cost=costs, timeout=chance.choice([0.05, 5.0, 5.0]))
             except (RateLimited, redis.RedisError) as error:
                 counts["late" if isinstance(error, RateLimited) else "lost"] += 1
-                continue
-            counts["admitted" if admission else "refused"] += 1
-            with suppress(redis.RedisError):
-                if admission and chance.random() < 0.3:
-                    admission.settle(tokens=int(costs["tokens"] * chance.random()))
-                elif admission and chance.random() < 0.05:
-                    admission.undo()
-            if number % 20 == 0:
-                print(json.dumps(counts), flush=True)
-        print(json.dumps(counts), flush=True)
+            else:
+                counts["admitted" if admission else "refused"] += 1
+                with suppress(redis.RedisError):
+                    if admission and chance.random() < 0.3:
+                        admission.settle(tokens=int(costs["tokens"] * chance.random()))
+                    elif admission and chance.random() < 0.05:
+                        admission.undo()
+            print(json.dumps(counts), flush=True)
 
 
 class Observer:
@@ -120,56 +115,23 @@ class Observer:
         return found
 
 
-def run(calls, workers, kill_every_s, *, loses=True):
+def run(calls, workers, kill_every_s):
     """Let so many workers make so many calls together. Return what was counted."""
-    chance, counts, kills = random.Random(7), Counter(), 0
-    with PrivateServer() as server, FaultProxy(f"unix://{server.socket}") as proxy:
-        client = redis.Redis(unix_socket_path=str(server.socket))
-        observer, left, running, seed = Observer(client), calls, {}, 0
-        began = killed_at = lost_at = time.monotonic()
-        while left > 0 or running:
-            while left > 0 and len(running) < workers:
-                seed += 1
-                share = min(left, max(1, calls // workers))
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.deep.api.metric_crowd", "work", proxy.url, str(share), str(seed)],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                os.set_blocking(process.stdout.fileno(), False)
-                running[process] = [share, Counter()]
-                left -= share
-            observer.look()
-            now = time.monotonic()
-            if loses and now - lost_at > 0.05:
-                lost_at = now
-                proxy.lose_reply(script(chance.choice(["limit_acquire", "limit_settle"])))
-            if kill_every_s and now - killed_at > kill_every_s:
-                killed_at, kills = now, kills + 1
-                chance.choice([*running]).send_signal(signal.SIGKILL)
-            for process in [*running]:
-                with suppress(ValueError, TypeError):
-                    for line in process.stdout.readlines():
-                        running[process][1] = Counter(json.loads(line))
-                if process.poll() is not None:
-                    share, counted = running.pop(process)
-                    assert process.returncode in (0, -signal.SIGKILL), "a worker has failed"
-                    counts += counted
-                    left += max(0, share - sum(counted.values())) if process.returncode else 0
-                    process.stdout.close()
-            time.sleep(0.005)
-        client.close()
-    shares = sorted(observer.shares[len(observer.shares) // 10 : -len(observer.shares) // 10])
+    crowd = Crowd("tests.deep.api.metric_crowd", ["limit_acquire", "limit_settle"], calls, workers, kill_every_s)
+    with crowd.server() as url, redis.Redis.from_url(url) as client:
+        observer = Observer(client)
+        crowd.run(observer.look)
+    shares = observer.shares[len(observer.shares) // 10 : -len(observer.shares) // 10]
     return {
-        "calls": sum(counts.values()),
-        **counts,
-        "kills": kills,
-        "seconds": round(time.monotonic() - began, 1),
+        **crowd.counts,
+        "kills": crowd.kills,
+        "lost replies": crowd.losses,
+        "seconds": crowd.seconds,
         "instants": observer.instants,
         "over": observer.over[:5],
         "wrong sums": observer.wrong_sums[:5],
         "any interval": {window: round(share, 3) for window, share in observer.most().items()},
-        "median share of the tightest": round(shares[len(shares) // 2], 3),
+        "median share of the tightest": round(statistics.median(shares), 3),
     }
 
 
