@@ -4,6 +4,7 @@
   starts an embedded server and six real processes, which takes a few seconds.
 - ``contended``: one lock and many asyncio tasks, from ``results/benchmarks/async.json``.
 - ``acquire-free``, ``acquire-taken``, ``lease``: how one acquire works, from the text below.
+- ``objects/…``: a pictogram of each object, in colors that suit both.
 """
 
 from __future__ import annotations
@@ -82,6 +83,87 @@ TAKEN: tuple[Step, ...] = (
 )
 
 
+HELD, QUEUED, DONE, LINE = "#5b83e6", "#cb860f", "#2f9560", "#8b929c"
+"""Colors of pictograms: at least 3:1 on white and on the dark page."""
+
+
+def squares(*places: float, size: float = 8, y: float = 12, color: str = HELD) -> str:
+    """Draw holders, with their left edges at these places."""
+    return "".join(f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="1.5" fill="{color}"/>' for x in places)
+
+
+def outlines(*places: float, size: float = 8, y: float = 12) -> str:
+    """Draw readers, candidates and parts that are to come."""
+    frame = f'width="{size - 1.5}" height="{size - 1.5}" rx="1.5" fill="none" stroke="{HELD}" stroke-width="1.5"'
+    return "".join(f'<rect x="{x + 0.75}" y="{y + 0.75}" {frame}/>' for x in places)
+
+
+def waiting(first: float, count: int) -> str:
+    """Draw a gate and a queue: the higher a bar, the longer it waits."""
+    heights = [16 - 2.5 * number for number in range(count)]
+    gate = f'<path d="M{first - 6} 6v20" stroke="{LINE}"/>'
+    bars = [(first + 7 * number, 26 - height, height) for number, height in enumerate(heights)]
+    return gate + "".join(f'<rect x="{x}" y="{y}" width="4" height="{h}" rx="1" fill="{QUEUED}"/>' for x, y, h in bars)
+
+
+def used(share: float, y: float = 13, height: float = 6) -> str:
+    """Draw a limit, and how much of it is used."""
+    bar = f'x="2" y="{y}" height="{height}" rx="{height / 2}"'
+    return f'<rect {bar} width="60" fill="{LINE}" opacity=".5"/><rect {bar} width="{60 * share:.0f}" fill="{HELD}"/>'
+
+
+def circles(*places: float, color: str = DONE) -> str:
+    """Draw members."""
+    return "".join(f'<circle cx="{x}" cy="16" r="4.5" fill="{color}"/>' for x in places)
+
+
+def path(way: str, dashed: str = "") -> str:
+    """Draw a line or an arrow."""
+    return f'<path d="{way}" fill="none" stroke="{LINE}" stroke-width="1.5"{dashed}/>'
+
+
+def text(x: float, word: str, color: str = HELD) -> str:
+    """Draw a letter or a digit."""
+    return f'<text x="{x}" y="21" font-family="system-ui,sans-serif" font-size="13" font-weight="600" fill="{color}">{word}</text>'
+
+
+OBJECTS = {
+    "lock": squares(4) + waiting(24, 5),
+    "semaphore": squares(2, 12, 22) + waiting(42, 3),
+    "rwlock": outlines(2, 12, 22) + waiting(42, 1),
+    "lock_all": squares(4, size=10, y=3) + squares(4, size=10, y=19) + path("M16 8h8v16h-8") + waiting(36, 3),
+    "limiter": used(0.77),
+    "budget": used(0.83, 5, 5) + used(0.33, 14, 5) + used(0.57, 23, 5),
+    "together": used(0.83, 8) + used(0.33, 19),
+    "debounce": "".join(squares(x, size=3, y=16, color=QUEUED) for x in (4, 9, 14, 19, 24, 29))
+    + path("M36 19h13", ' stroke-dasharray="2 2"')
+    + squares(52, size=10, y=13),
+    "once": squares(2, size=10, y=11)
+    + path("M14 16h10M24 16l10-9M24 16h10M24 16l10 9")
+    + "".join(f'<circle cx="39" cy="{y}" r="3.5" fill="{DONE}"/>' for y in (7, 16, 25)),
+    "latch": squares(2, 13, 24, color=DONE) + outlines(35) + path("M50 16h9m-3.5-3.5L59 16l-3.5 3.5"),
+    "election": squares(6, size=11, y=6) + outlines(28, 40, 52, y=11),
+    "group": circles(10, 23, 36) + circles(49, color=LINE),
+    "partition": "".join(
+        f'<rect x="{x}" y="4" width="12" height="24" rx="2" fill="none" stroke="{LINE}"/>'
+        + "".join(squares(x + 3.5, size=5, y=y) for y in rows)
+        for x, rows in ((4, (7, 14, 21)), (19, (7, 14, 21)), (34, (7, 14)), (49, (7, 14)))
+    ),
+    "slot": text(6, "0") + text(21, "1") + text(36, "2", LINE) + text(51, "3"),
+    "run": text(2, "$") + path("M16 16h12m-3.5-3.5L28 16l-3.5 3.5") + squares(34) + waiting(52, 2),
+    "fence": text(2, "7")
+    + path("M14 16h14m-3.5-3.5L28 16l-3.5 3.5")
+    + squares(34, size=11, y=10, color=DONE)
+    + path("M52 8v16"),
+}
+"""By object, the shapes of a pictogram of 64 by 32."""
+
+
+def pictogram(shapes: str) -> Iterator[str]:
+    """Yield a pictogram."""
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="64" height="32" viewBox="0 0 64 32">{shapes}</svg>'
+
+
 def main() -> int:
     """Draw everything, or with ``--check`` name the pictures that are out of date."""
     if "--process" in sys.argv:
@@ -93,6 +175,7 @@ def main() -> int:
     stale = []
     for name, lines in pictures():
         path = ASSETS / f"{name}.svg"
+        path.parent.mkdir(exist_ok=True)
         text = "\n".join(lines) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.name)
@@ -112,6 +195,8 @@ def pictures() -> Iterator[tuple[str, Iterator[str]]]:
         yield f"acquire-free-{theme}", sequence({"client": 40, "server": 400}, FREE, colors)
         yield f"acquire-taken-{theme}", sequence({"A": 40, "B": 190, "server": 400}, TAKEN, colors)
         yield f"lease-{theme}", lease(colors)
+    for name, shapes in OBJECTS.items():
+        yield f"objects/{name}", pictogram(shapes)
 
 
 def record() -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ page cannot say anything else than they do:
 - ``cli``: the commands, read from click;
 - ``calls``: the engine's scripts by kind, for tests with faults;
 - ``loops``: what ends a loop that runs for as long as the process lives, from `handfast._protocol.loops`;
-- ``objects``: the classes of `handfast._kinds.KINDS`;
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
+- ``facts``: two figures of the front page, from ``lock.json`` and from R8 in ``results/reliability/trials.json``;
 - ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
 - ``handoff``: the counts of a contended handoff, from ``results/benchmarks/handoff.json``;
 - ``cluster`` and ``routing``: locks on several primaries, and the frames of a routed call, from
@@ -142,16 +142,6 @@ def scripts() -> Iterator[str]:
         yield f"### {path.stem}\n\n```lua\n" + "\n".join(header) + "\n```\n"
 
 
-def objects() -> Iterator[str]:
-    """The classes of all kinds that no other page of the reference shows."""
-    folder = ROOT / "docs/reference/api"
-    others = "".join(page.read_text() for page in folder.glob("*.md") if page.name != "primitives.md")
-    for name in [name for kind in KINDS.values() for names in kind.modules.values() for name in names]:
-        if f"::: handfast.{name}\n" not in others:
-            yield f"::: handfast.{name}\n    options:\n      merge_init_into_class: false"
-            yield '      filters: ["!^_(?!_call__$)"]\n'
-
-
 def calls() -> Iterator[str]:
     """Yield which scripts are of which kinds. Kinds with leases also call those of locks."""
     yield "| of | scripts of Handfast |"
@@ -222,6 +212,20 @@ def speed() -> Iterator[str]:
         break_on_hyphens=False,
     )
     yield "\n```text\npip install ./lint ./lab && handfast bench lock --seconds 2 --rounds 5\n```"
+
+
+def facts() -> Iterator[str]:
+    """Two figures of the front page."""
+    row = {row["contender"]: row for row in _read("benchmarks/lock")["rows"] if row["clients"] == 10}
+    ours, theirs = (row[one]["handoff_p50_us"] for one in ("handfast", "redis-py"))
+    figures = (one for trial in _read("reliability/trials") for one in trial["figures"] if one["id"] == "R8")
+    cancelled = max((one for one in figures if "handfast" in one["contender"]), key=lambda one: one["tried"])
+    yield f"**{ours:.0f} µs**"
+    yield "from a release to the next holder, with ten processes which want the same lock (median)."
+    yield f"redis-py's `Lock` takes {theirs:.0f} µs. [Benchmarks](results/benchmarks.md)"
+    yield f"\n**{cancelled['bad']} of {cancelled['tried']:,}**"
+    yield "cancelled acquires leave a lease or a place in the queue behind."
+    yield "[Reliability](results/reliability-summary.md), with commands and seeds"
 
 
 def tasks() -> Iterator[str]:
@@ -457,10 +461,10 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cli": commands,
     "calls": calls,
     "loops": loops,
-    "objects": objects,
     "scripts": scripts,
     "lint": rules,
     "lock": processes,
+    "facts": facts,
     "speed": speed,
     "tasks": tasks,
     "handoff": handoff,

@@ -1,31 +1,33 @@
 """The errors that Handfast raises, by where the cause lies.
 
     HandfastError
-    ├── AcquireTimeout      contention: the name stayed taken for the caller's whole timeout (also a TimeoutError)
-    ├── AcquireCancelled    caller: the cancel= of the call was set while it waited (sync API)
+    ├── AcquireTimeout      contention: the name stayed taken for the whole timeout (*)
+    ├── AcquireCancelled    caller: cancel= was set while the call waited (sync API)
     ├── QueueFull           contention: the queue has max_waiters requests already
-    ├── Superseded          contention: a later request took the place of this one in the queue
+    ├── Superseded          contention: a later request took its place in the queue
     ├── LimitExceeded       operator: it was resized below what is requested
-    ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
+    ├── RateLimited         contention: a limiter did not admit it within the timeout (*)
     ├── BudgetExceeded      contention: the amount does not fit into the rest of a budget
     ├── BudgetMismatch      set-up: a budget was made with another period, zone or begin
-    ├── WaitTimeout         contention: a latch was not open within the caller's timeout (also a TimeoutError)
-    ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
-    ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
+    ├── WaitTimeout         contention: a latch was not open within the timeout (*)
+    ├── AlreadyRunning      contention: another caller runs this key now
+    ├── NotCompleted        run: it failed or did not end, and is not repeated
     ├── KeyReused           caller: the key was used with another fingerprint
-    ├── LeaseLost           time or operator: the lease expired, was revoked, or vanished from the server
-    │   └── Preempted       contention: a later request asked the holder to end, and it did in time
+    ├── LeaseLost           time or operator: the lease expired, was revoked, or vanished
+    │   └── Preempted       contention: a later request asked the holder to end
     ├── NotHeld             caller: the lease was released or detached already
-    ├── NotOwner            caller: only the thread or task that acquired a reentrant lock may release it (also a RuntimeError)
-    ├── WouldDeadlock       caller: the acquire would wait for the caller's own with block (also a RuntimeError)
-    ├── ClientClosed        caller: the client was closed, before the call or while it waited
+    ├── NotOwner            caller: another thread or task holds the rlock (**)
+    ├── WouldDeadlock       caller: the acquire would wait for the caller's own block (**)
+    ├── ClientClosed        caller: the client was closed before or during the call
     ├── NoServer            set-up: no server was named and none could be started
     ├── ScriptError         script: a Lua script of the user's failed, and on which line
-    ├── ServerUnsupported   set-up: the server or the given client lacks a feature that Handfast needs
-    ├── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
-    │   ├── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
-    │   └── UnknownLayout   versions: a newer Handfast has stored the name in another layout
+    ├── ServerUnsupported   set-up: the server or the client lacks a feature
+    ├── ServerRefused       server: out of memory, read-only, no permission
+    │   ├── NotReplicated   server: fewer replicas than min_replicas have the lease
+    │   └── UnknownLayout   versions: a newer Handfast stored the name in another layout
     └── StaleFence          resource: it has seen a larger fence (in ``handfast.fencing``)
+
+(*) also a TimeoutError; (**) also a RuntimeError.
 
 Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors
 of redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.

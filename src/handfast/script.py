@@ -48,14 +48,15 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Value]], ...] = (
 class Script:
     r"""A Lua script that is called with a client, and with its keys and arguments by name.
 
-    Making one sends nothing. The first comment of the source may be a header, with any of these lines::
+    Making one sends nothing. The first comment of the source may be a header, with any of these lines,
+    and a line for each kind of reply::
 
         -- KEYS source target          names of the keys, in their order
-        -- ARGV amount note...         names of the arguments; three dots: the last one takes any number of values
-        -- REPLY taken left            a reply: an array of its tag and its fields; one line for each kind of reply
+        -- ARGV amount note...         names of the arguments; dots: any number of values
+        -- REPLY taken left            a reply: an array of its tag and its fields
         -- REPLY - what is left        a reply that is no such array, in words
         -- NEEDS redis 7.0, valkey 8.0 the oldest servers that can run it
-        -- TWICE nothing changes       what a second run does; the line allows Handfast to send the call again
+        -- TWICE nothing changes       what a second run does: the call may be sent again
 
     A script without KEYS and ARGV lines takes the sequences ``keys`` and ``args``.
 
@@ -68,7 +69,8 @@ class Script:
         HeaderError: The header can't be understood. It is a ValueError.
 
     Example:
-        take = Script("-- KEYS account\n-- ARGV amount\nreturn redis.call('DECRBY', KEYS[1], ARGV[1])")
+        header = "-- KEYS account\n-- ARGV amount\n"
+        take = Script(header + "return redis.call('DECRBY', KEYS[1], ARGV[1])")
         take(client, account="a:1", amount=3)
     """
 

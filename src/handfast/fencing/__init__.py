@@ -1,8 +1,8 @@
 """Fencing enforced by the resource: it remembers the largest fence it has seen and refuses smaller ones.
 
     with hf.lock("report:7") as lease:
-        set_if_newer(conn, "report:7", render(), lease.fence)                                # a value in Redis
-        update_if_newer(db, "reports", {"body": …}, lease.fence, where={"id": 7})            # a row of a database
+        set_if_newer(conn, "report:7", body, lease.fence)
+        update_if_newer(db, "reports", {"body": body}, lease.fence, where={"id": 7})
 
 A lease alone cannot stop a holder that was paused for longer than its ttl from writing when it resumes. A fence can,
 since the fence of the next holder is larger (Martin Kleppmann, "How to do distributed locking",

@@ -60,7 +60,8 @@ def app(client: Handfast, *, allow: Iterable[Act] = (), authorize: Authorize | N
             user = await user_of(request)  # as your application knows it
             return Visitor(user.name) if user.is_operator else None
 
-        application.mount("/handfast", app(hf, allow=["release", "hold"], authorize=operators))
+        page = app(hf, allow=["release", "hold"], authorize=operators)
+        application.mount("/handfast", page)
     """
     from handfast import Handfast
     from handfast.page.guard import check_allowed

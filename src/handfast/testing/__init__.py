@@ -4,9 +4,9 @@
 runs a server that can be killed, paused, restarted, starved of memory or given a replica. `cancel_everywhere` and
 `interrupt_everywhere` stop a piece of code at each point where it can be stopped.
 
-    with ServerController() as server, FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
+    with ServerController() as server, FaultProxy(server.url) as proxy:
         fault = proxy.lose_reply(script("permit_acquire"))
-        with hf.lock("a"):
+        with Handfast(proxy.url) as hf, hf.lock("a"):
             assert fault.happened == 1
 """
 

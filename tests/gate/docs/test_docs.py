@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from handfast._kinds import KINDS
 from handfast._watch.exposition import METRICS
 
 ROOT = Path(__file__).parents[3]
-BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^( *)```(\w+)(?: title="([\w.]+)")?\n(.*?)^\1```$', re.MULTILINE | re.DOTALL)
+"""Those in tabs are indented."""
 LINK = re.compile(r"(?:\]\(|^\[[^\]]+\]: |(?:src|srcset|href)=\")([^)\"\s]+)", re.MULTILINE)
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PAGES = [
@@ -43,7 +45,8 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
     seen = {"charge": charge, "charge_later": charge_later, "order": "orders:42"}
     ran = 0
     with asyncio.Runner() as runner:
-        for language, title, text in BLOCK.findall(page.read_text()):
+        for _, language, title, indented in BLOCK.findall(page.read_text()):
+            text = textwrap.dedent(indented)
             if title:
                 (tmp_path / title).write_text(text)
                 if language == "python":
@@ -68,10 +71,13 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
                 runner.run(client.close())
 
 
-def test_the_first_example_of_the_readme_prints_what_it_shows(server, raw):
-    """As it is pasted, but for the server."""
-    [(code, shown)] = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", (ROOT / "README.md").read_text())
-    code = code.replace("Handfast.embedded()", f"Handfast({server.url!r})")
+def test_the_readme_prints_what_it_shows(server, raw):
+    """As it is pasted up to there, but for the server."""
+    programs, shown = re.search(
+        r"(.*?```)\n\n```text\n(\d{16}[^`]*)```", (ROOT / "README.md").read_text(), re.DOTALL
+    ).groups()
+    code = "\n".join(text for _, language, _, text in BLOCK.findall(programs) if language == "python")
+    code = code.replace('"redis://localhost:6379/0"', repr(server.url))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     changing = re.compile(r"\d{16}|by \S+")
     assert changing.sub("…", done.stdout) == changing.sub("…", shown)
@@ -159,8 +165,8 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     assert not missing
 
 
-def test_the_page_on_settings_names_all_options_of_a_primitive():
-    table = (ROOT / "docs/reference/settings.md").read_text().partition("## Options of a primitive")[2]
+def test_the_page_on_settings_names_all_options_of_an_object():
+    table = (ROOT / "docs/reference/settings.md").read_text().partition("## Options of an object")[2]
     named = set(
         re.findall(r"`(\w+)`", re.sub(r"^(\|[^|]*\|).*", r"\1", table.partition("\n## ")[0], flags=re.MULTILINE))
     )
@@ -193,10 +199,12 @@ PROSE = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "d
 """All but a page that is generated."""
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_prose_is_wrapped(path):
-    """What is generated, tables, code, HTML and pictures are as wide as they are; so is a word."""
-    text = re.sub(r"<!-- begin:.*?<!-- end:|^ *```.*?^ *```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    """What is generated, front matter, tables, code, HTML and pictures are as wide as they are; so is a word."""
+    text = re.sub(
+        r"\A---\n.*?\n---|<!-- begin:.*?<!-- end:|^ *```.*?^ *```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
     wide = [
         line for line in text.splitlines() if len(line) > WIDTH and not line.lstrip().startswith(("|", "<", "!", "#"))
     ]

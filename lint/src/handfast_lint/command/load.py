@@ -33,7 +33,7 @@ Exit codes:
     show_default=True,
     metavar="USE,...",
     callback=parse_uses,
-    help="Load the scripts of these primitives; the names are those of `handfast acl`.",
+    help="Load the scripts of these objects; the names are those of `handfast acl`.",
 )
 @server_options
 @click.pass_context

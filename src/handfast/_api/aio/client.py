@@ -469,7 +469,8 @@ class AsyncHandfast(AsyncOperations, AsyncBlockOnly, PublicObject):
         Take the narrow limit first and the wide one last.
 
         Example:
-            async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+            tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
+            async with hf.together(tenant, everyone, timeout=10) as held:
                 ...
 
         Args:

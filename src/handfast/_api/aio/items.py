@@ -77,6 +77,7 @@ class AsyncChange(NamedTuple):
     """An item which this worker gets or must give up."""
 
     item: str
+    """The name of the item."""
     lease: AsyncItemLease | None
     """The lease of an item which this worker gets. None for an item to be given up: stop the work, and release the lease of
     the item."""

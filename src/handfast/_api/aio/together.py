@@ -167,7 +167,8 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
     tenant keeps no permit from others.
 
     Example:
-        async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+        tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
+        async with hf.together(tenant, everyone, timeout=10) as held:
             ...
     """
 

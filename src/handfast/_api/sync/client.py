@@ -468,7 +468,8 @@ class Handfast(Operations, BlockOnly, PublicObject):
         Take the narrow limit first and the wide one last.
 
         Example:
-            with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+            tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
+            with hf.together(tenant, everyone, timeout=10) as held:
                 ...
 
         Args:

@@ -78,6 +78,7 @@ class Change(NamedTuple):
     """An item which this worker gets or must give up."""
 
     item: str
+    """The name of the item."""
     lease: ItemLease | None
     """The lease of an item which this worker gets. None for an item to be given up: stop the work, and release the lease of
     the item."""

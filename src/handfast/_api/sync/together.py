@@ -163,7 +163,8 @@ class Together(BlockOnly, PublicObject, PrimitiveScope[Held]):
     tenant keeps no permit from others.
 
     Example:
-        with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8), timeout=10) as held:
+        tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
+        with hf.together(tenant, everyone, timeout=10) as held:
             ...
     """
 

@@ -183,7 +183,9 @@ class Exclusive(_Guarded):
     """A task that runs one at a time for each name, however many workers and machines there are.
 
     Example:
-        @app.task(base=Exclusive, bind=True, exclusive={"name": "bill:{account}", "busy": "wait", "timeout": 60})
+        waiting = {"name": "bill:{account}", "busy": "wait", "timeout": 60}
+
+        @app.task(base=Exclusive, bind=True, exclusive=waiting)
         def bill(self, account, month):
             charge(account, fence=self.lease.fence)
 

@@ -10,7 +10,10 @@
     install_errors(app)
 
     @app.post("/orders/{order_id}/pay")
-    async def pay(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))]):
+    async def pay(
+        order_id: int,
+        lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))],
+    ):
         return {"fence": lease.fence}
 
 It needs the extra ``handfast[starlette]``. FastAPI is imported by `Idempotent.route_class` alone, and pydantic where an endpoint

@@ -39,7 +39,10 @@ def locked(
 
     Example:
         @app.post("/orders/{order_id}/pay")
-        async def pay(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))]): ...
+        async def pay(
+            order_id: int,
+            lease: Annotated[AsyncLease, Depends(locked("order:{order_id}"))],
+        ): ...
 
     Args:
         name: The name of the lock. Fields in braces stand for parameters of the path or the query, by their names in the
@@ -81,7 +84,9 @@ def limited(
     the IETF draft `draft-ietf-httpapi-ratelimit-headers`; so have answers of endpoints that return no Response of their own.
 
     Example:
-        @app.post("/login", dependencies=[Depends(limited("login", "5/min", by="client.host"))])
+        by_host = Depends(limited("login", "5/min", by="client.host"))
+
+        @app.post("/login", dependencies=[by_host])
         async def login(): ...
 
     Args:

@@ -31,7 +31,7 @@ def handfast_lifespan(
     server is away.
 
     Example:
-        app = FastAPI(lifespan=handfast_lifespan("redis://localhost:6379/0", namespace="shop"))
+        app = FastAPI(lifespan=handfast_lifespan("redis://localhost:6379/0", namespace="a"))
 
     Args:
         server: A URL as `handfast.AsyncHandfast` takes it; None takes it from ``$HANDFAST_URL``, else ``$REDIS_URL``. Or a
