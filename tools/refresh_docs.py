@@ -221,8 +221,8 @@ def facts() -> Iterator[str]:
     figures = (one for trial in _read("reliability/trials") for one in trial["figures"] if one["id"] == "R8")
     cancelled = max((one for one in figures if "handfast" in one["contender"]), key=lambda one: one["tried"])
     yield f"**{ours:.0f} µs**"
-    yield "from a release to the next holder, with ten processes which want the same lock (median)."
-    yield f"redis-py's `Lock` takes {theirs:.0f} µs. [Benchmarks](results/benchmarks.md)"
+    yield "from a release to the next holder, where ten processes want the same lock: the median, on 2 cores."
+    yield f"With redis-py's `Lock` it is {theirs:.0f} µs. [Benchmarks](results/benchmarks.md) has the settings."
     yield f"\n**{cancelled['bad']} of {cancelled['tried']:,}**"
     yield "cancelled acquires leave a lease or a place in the queue behind."
     yield "[Reliability](results/reliability-summary.md), with commands and seeds"

@@ -45,13 +45,14 @@ COLUMN = 86
 """Characters of code in a line at a width of 768 px; 93 at 1,280 px."""
 
 WRAPPED = "design/", "results/"
-"""Folders whose code is wrapped by the style sheet: contracts of scripts, sessions and records."""
+"""Folders with contracts of scripts, which are wrapped, sessions and records."""
 
 TITLE = re.compile(r"^# .*?(\w+)\)\n", re.MULTILINE)
 """A title with an object in parentheses."""
 
 DIRECTIVE = re.compile(r"^::: (\S+)\n(?:(?:    .*)?\n)*", re.MULTILINE)
-CODE = re.compile(r"<pre[^>]*>.*?<code>(.*?)</code></pre>", re.DOTALL)
+CODE = re.compile(r"(?<!wrapped highlight\">)<pre[^>]*>.*?<code>(.*?)</code></pre>", re.DOTALL)
+"""Code, but for blocks of the class ``wrapped``."""
 
 log = logging.getLogger("mkdocs.plugins.handfast")
 api: Any = griffe.load("handfast", search_paths=[SOURCES], resolve_aliases=True)

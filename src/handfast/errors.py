@@ -403,7 +403,7 @@ class ClientClosed(HandfastError):
     """
 
     def __init__(self, name: str | None = None) -> None:
-        super().__init__("this client was closed; make a new one", name=name)
+        super().__init__("this client was closed; 'with' opens it again", name=name)
 
 
 class NoServer(HandfastError):

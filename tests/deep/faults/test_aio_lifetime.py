@@ -144,7 +144,7 @@ async def main():
         await asyncio.sleep(0.001)
     await hf.close()
     closed = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {(type(one).__name__, one.name, str(one)) for one in closed} == {("ClientClosed", "a", "this client was closed; make a new one")}
+    assert {(type(one).__name__, one.name, str(one)) for one in closed} == {("ClientClosed", "a", "this client was closed; 'with' opens it again")}
     assert not (await other.lock("a").status()).waiting
     await lease.release()
     await other.close()

@@ -156,7 +156,7 @@ def test_a_closed_client_says_so_and_its_threads_and_files_are_gone(server, raw)
             lease = hf.lock("a", ttl=0.1).acquire()
             time.sleep(0.05)
             lease.release()
-    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
+    with pytest.raises(ClientClosed, match="this client was closed; 'with' opens it again"):
         hf.lock("a").acquire()
     eventually(lambda: not threads())
     assert open_files() <= before

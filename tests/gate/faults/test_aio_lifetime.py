@@ -84,9 +84,9 @@ async def test_a_closed_client_says_so(mine, raw):
     lease = await lock.acquire()
     await mine.close()
     for ask in (lock.acquire, lock.try_acquire, lock.status, lock.locked, lock.force_release, lock.__aenter__):
-        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
+        with pytest.raises(ClientClosed, match="this client was closed; 'with' opens it again"):
             await ask()
-    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
+    with pytest.raises(ClientClosed, match="this client was closed; 'with' opens it again"):
         await lease.release()
     assert Engine(raw).holders() == [lease.token], "closing gives nothing up: it runs out"
     assert Engine(raw).release(lease.token) == ["released", 0]

@@ -261,7 +261,7 @@ def test_closing_a_client_ends_the_waits_of_its_threads(server, raw, hf, places)
         eventually(lambda: hf.lock("a").status().waiting == 5)
         client.close()
         for waiter in waiters:
-            with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
+            with pytest.raises(ClientClosed, match="this client was closed; 'with' opens it again"):
                 waiter.result(10)
         assert Engine(raw).queue() == []
         assert Engine(raw).holders() == [lease.token]

@@ -9,7 +9,7 @@ from tests._support.helpers import settled
 from tests._support.kinds import OPERATED, begin, kept_out, until
 from tests._support.objects import is_waiting
 
-CLOSED = "this client was closed; make a new one"
+CLOSED = "this client was closed; 'with' opens it again"
 
 METHODS = ("acquire", "try_acquire", "status", "locked", "wait", "members", "leader", "owners", "forget")
 """Methods that need no argument, where there are any of these names."""

@@ -158,7 +158,7 @@ async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(api,
 async def test_a_closed_client_runs_no_script(api, server, raw):
     async with made(api, server.url) as ours:
         assert await settled(COUNT(ours, counter="c")) == 1
-    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
+    with pytest.raises(ClientClosed, match="this client was closed; 'with' opens it again"):
         await settled(COUNT(ours, counter="c"))
     assert raw.get("c") == "1"
 

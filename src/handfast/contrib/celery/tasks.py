@@ -7,7 +7,8 @@ second.
 With ``acks_late`` a broker delivers a message again when it is not acknowledged for long: while the task runs, too. The second
 delivery then finds the name taken by the first run. It must not be dropped, since the first run may still die. It must not run
 afterwards either, since each run may take as long, and have a second delivery. So a long run records its end on the server, and
-each later delivery looks for the record when it has the lease.
+each later delivery looks for the record when it has the lease. So does the run of a message with a countdown: the worker does not
+acknowledge the message until then, so a countdown beyond the ``visibility_timeout`` makes several deliveries.
 """
 
 from __future__ import annotations
@@ -151,11 +152,15 @@ class _Guarded(Task):  # type: ignore[misc]
         return float((self.app.conf.broker_transport_options or {}).get("visibility_timeout") or VISIBILITY_S)
 
     def _note_end(self, began: float) -> None:
-        """Record the end of a long run: the broker may have delivered the message again meanwhile."""
+        """Record the end of a run if the broker may have delivered the message again meanwhile.
+
+        A message is unacknowledged until the run ends, with ``acks_late``, and until the run begins, with an ``eta``.
+        """
         request = self.request
-        if not self.acks_late or request.called_directly or request.is_eager:
+        if request.called_directly or request.is_eager:
             return
-        if time.monotonic() - began < LONG * self._visibility():
+        is_long = self.acks_late and time.monotonic() - began >= LONG * self._visibility()
+        if not is_long and request.eta is None:
             return
         try:
             self._ended().run(lambda: None)
@@ -204,8 +209,8 @@ class Exclusive(_Guarded):
 
     A task whose lease was lost fails with LeaseLost; in between ``self.lease.check()`` raises it.
 
-    With ``acks_late`` the broker may deliver the message again while the task runs. That delivery comes again whatever ``busy``
-    says, and is left out if the first run has ended.
+    The broker may deliver the message again while the task runs, with ``acks_late``, or waits for the end of a ``countdown``.
+    That delivery comes again whatever ``busy`` says, and is left out if the first run has ended.
     """
 
     abstract = True
