@@ -15,7 +15,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-PICTURES = {"docs/assets": {".png", ".svg"}, "src/handfast/page/static": {".svg"}}
+PICTURES = {
+    "docs/assets": {".png", ".svg"},
+    "docs/assets/objects": {".svg"},
+    "src/handfast/page/static": {".svg"},
+}
 """The suffixes of pictures that a folder may have."""
 
 REFUSED = {

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 ANSWERS = Path(__file__).parents[3] / "docs" / "answers"
-ALEMBIC = """#!/bin/sh
-echo "$@" >> migrated
+WORK = """#!/bin/sh
+echo "$@" >> done
 test ! -e broken
 """
+"""Stands for alembic and for the job of a crontab."""
 
 
 def lines_of(page):
@@ -26,7 +27,7 @@ def lines_of(page):
 @pytest.fixture
 def run(server, raw, tmp_path):
     """Return a function that runs a script in an empty folder, and returns its exit code and output."""
-    programs = {"handfast": f'#!/bin/sh\nexec {sys.executable} -m handfast "$@"\n', "alembic": ALEMBIC}
+    programs = {"handfast": f'#!/bin/sh\nexec {sys.executable} -m handfast "$@"\n', "alembic": WORK, "nightly.sh": WORK}
     (tmp_path / "bin").mkdir()
     for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(text)
@@ -57,7 +58,7 @@ def test_replicas_migrate_once_and_serve_after_a_success_only(run, tmp_path):
     (tmp_path / "broken").unlink()
     for _ in range(2):
         assert run(entry, "echo", "serves", SHA="abc") == (0, "serves\n")
-    assert (tmp_path / "migrated").read_text() == "upgrade head\n" * 2, "the failed one, and the first that succeeded"
+    assert (tmp_path / "done").read_text() == "upgrade head\n" * 2, "the failed one, and the first that succeeded"
     assert run(entry, "echo", "serves", SHA="")[1] == ""
 
 
@@ -67,3 +68,30 @@ def test_a_command_gets_the_number_of_a_free_device(run, hf, tmp_path):
     with hf.semaphore(f"gpus:{host}", limit=4) as first:
         assert first.slot() == 0
         assert run(lines_of("gpu-per-process.md")) == (0, "1\n")
+
+
+def cron_line(verb):
+    """Return the command of a line of the crontab, which cron runs with `sh -c`."""
+    table = (ANSWERS / "cron-on-several-servers.md").read_text()
+    (command,) = re.findall(rf"^0 3 \* \* \*  (handfast {verb} .*)$", table, re.MULTILINE)
+    return command
+
+
+def test_a_job_of_cron_that_failed_runs_on_no_other_server(run, tmp_path):
+    (tmp_path / "broken").touch()
+    assert run(cron_line("run"))[0] == 1
+    assert run(cron_line("run")) == (0, ""), "a server whose clock is late"
+    assert (tmp_path / "done").read_text() == "\n"
+
+
+def test_a_job_of_cron_that_is_done_once_runs_on_the_next_server_if_it_fails(run, tmp_path):
+    (tmp_path / "broken").touch()
+    assert run(cron_line("once"))[0] == 1
+    (tmp_path / "broken").unlink()
+    assert [run(cron_line("once"))[0] for _ in range(2)] == [0, 0]
+    assert (tmp_path / "done").read_text() == "\n\n", "the failed one, and one"
+
+
+def test_a_job_of_cron_does_not_run_without_a_server(run, tmp_path):
+    assert run(cron_line("run"), HANDFAST_URL=f"unix://{tmp_path}/nowhere") == (69, "")
+    assert not (tmp_path / "done").exists()
