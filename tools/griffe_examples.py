@@ -20,9 +20,11 @@ class Examples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # see ab
             obj.docstring.value = EXAMPLE.sub(_block, obj.docstring.value)
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        """Leave out the parameter added by ``undoing``: callers do not pass it."""
+        """Leave out parameters that callers do not pass: that of ``undoing``, and those that refuse all other arguments."""
+        hidden = {"_args", "_options"}
         if any(str(decorator.value) == "undoing" for decorator in func.decorators):
-            func.parameters = griffe.Parameters(*(one for one in func.parameters if one.name not in ("attempt", "/")))
+            hidden |= {"attempt", "/"}
+        func.parameters = griffe.Parameters(*(one for one in func.parameters if one.name not in hidden))
 
 
 def _block(match: re.Match[str]) -> str:

@@ -51,11 +51,15 @@ TITLE = re.compile(r"^# .*?(\w+)\)\n", re.MULTILINE)
 """A title with an object in parentheses."""
 
 DIRECTIVE = re.compile(r"^::: (\S+)\n(?:(?:    .*)?\n)*", re.MULTILINE)
+MEMBER = re.compile(r"\]\[handfast\.(\w+)\.\w+\]")
+"""The end of a link to a member."""
+
 CODE = re.compile(r"(?<!wrapped highlight\">)<pre[^>]*>.*?<code>(.*?)</code></pre>", re.DOTALL)
 """Code, but for blocks of the class ``wrapped``."""
 
 log = logging.getLogger("mkdocs.plugins.handfast")
-api: Any = griffe.load("handfast", search_paths=[SOURCES], resolve_aliases=True)
+EXTENSIONS = griffe.load_extensions(str(ROOT / "tools/griffe_examples.py"))
+api: Any = griffe.load("handfast", search_paths=[SOURCES], extensions=EXTENSIONS, resolve_aliases=True)
 sections: list[Any] = []
 """The menu of this build."""
 
@@ -112,6 +116,7 @@ def on_post_build(config: Any) -> None:
         lines += ["", f"## {'Optional: ' * (part.title in OPTIONAL)}{part.title}", ""]
         for page in _pages(part):
             text = DIRECTIVE.sub(lambda found: "\n".join(_spelled_out(found[1])) + "\n", page.markdown)
+            text = MEMBER.sub(lambda found: f"]({found[1].lower()}.md)", text)
             target = site / page.file.src_uri
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
