@@ -10,7 +10,7 @@ Handfast is the sync API; AsyncHandfast is the asyncio API, the same with ``awai
 others as methods: `Handfast.lock`, `Handfast.semaphore`, `Handfast.rwlock` and so on give an object with the verbs
 ``acquire``, ``try_acquire``, ``status`` and ``force_release``, and an acquire gives a `Lease`.
 
-Only what a program uses of the package is imported: a program with the sync API never imports the asyncio API (PEP
+Only the parts used by a program are imported: a program with the sync API never imports the asyncio API (PEP
 562).
 """
 

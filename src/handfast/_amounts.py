@@ -11,6 +11,6 @@ __all__ = ["amount_text"]
 
 
 def amount_text(amount: Decimal) -> str:
-    """Write an amount: ``1,250``, ``37.50``, ``0.000125``. One with decimals has two at least."""
+    """Write an amount: ``1,250``, ``37.50``, ``0.000125``. An amount with decimals has two at least."""
     whole, _, part = f"{amount:f}".partition(".")
     return f"{int(whole):,}{f'.{part:0<2}' if part else ''}"

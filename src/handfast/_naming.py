@@ -9,14 +9,14 @@ __all__ = ["name_publicly"]
 
 
 def name_publicly(module: dict[str, Any], package: str | None = None) -> None:
-    """Set ``__module__`` of the public classes and functions of a module to the name of the package that has them.
+    """Set ``__module__`` of the public classes and functions of a module to the name of their package.
 
-    Reprs, tracebacks, pickles and help() then show the name from which users import them. Objects that the module only
-    passes on from elsewhere keep theirs.
+    Reprs, tracebacks, pickles and help() then show the name from which users import them. Objects imported from other
+    modules keep theirs.
 
     Args:
         module: The globals of the module, with ``__all__``.
-        package: The name of the package; by default that of the module.
+        package: The name of the package; by default the module's.
     """
     name = package or module["__name__"]
     for public in map(module.__getitem__, module["__all__"]):

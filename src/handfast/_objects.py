@@ -95,7 +95,7 @@ class Named(PublicObject):
 
     @property
     def name(self) -> str:
-        """The name that the object was made with, and the parts of its key behind it if it has one: ``login|4711``.
+        """The name given to the object, and the parts of the key behind it if it has one: ``login|4711``.
 
         Of an object with `keyed`, a ``|`` and a backslash inside the name or a part have a backslash before them. So no two
         keys of a kind have the same text. `names`, `hold` and the command ``handfast`` use the same text.

@@ -1,4 +1,4 @@
-"""Fixtures for users of pytest, which loads this module by itself. Nothing is imported, and no server runs, before one is used."""
+"""Fixtures for users of pytest, which loads this module by itself. Nothing is imported, and no server runs, before a test uses one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def handfast_server() -> Iterator[ServerController]:
 
 @pytest.fixture
 def handfast_client(handfast_server: ServerController) -> Iterator[Handfast]:
-    """A client of the sync API with a namespace of its own. What it holds at the end of the test is released."""
+    """A client of the sync API with a namespace of its own. Leases held at the end of the test are released."""
     from handfast import Handfast
 
     client = Handfast(handfast_server.url, namespace=_namespace())
@@ -57,5 +57,5 @@ def async_handfast_client(handfast_server: ServerController) -> AsyncHandfast:
 
 
 def _namespace() -> str:
-    """Return a namespace that no other test has."""
+    """Return a namespace of this test only."""
     return f"test-{os.urandom(4).hex()}"

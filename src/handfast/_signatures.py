@@ -1,4 +1,4 @@
-"""The signature of a user's function, whose annotations may name what only type checkers import."""
+"""The signature of a user's function, whose annotations may have names imported by type checkers only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["signature_of"]
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function. Raises ValueError for one that has none, as some that are written in C.
+    """Return the signature of a function. Raises ValueError for a function without one, as some written in C.
 
-    From Python 3.14 on `inspect.signature` evaluates annotations; those that can't be evaluated stay references here.
+    From Python 3.14 on `inspect.signature` evaluates annotations; any that can't be evaluated stay references here.
     """
     if sys.version_info >= (3, 14):
         from annotationlib import Format

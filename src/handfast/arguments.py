@@ -1,4 +1,4 @@
-"""The types of arguments that many methods of Handfast take."""
+"""The types of arguments of many methods of Handfast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class RedisClient(Protocol):
-    """A client of redis-py or valkey-py for the sync API: what it and no asyncio client has."""
+    """A client of redis-py or valkey-py for the sync API: the members that no asyncio client has."""
 
     connection_pool: Any
 
@@ -38,7 +38,7 @@ class RedisClient(Protocol):
 
 
 class AsyncRedisClient(Protocol):
-    """A client of redis-py or valkey-py for the asyncio API: what it and no sync client has."""
+    """A client of redis-py or valkey-py for the asyncio API: the members that no sync client has."""
 
     connection_pool: Any
 
@@ -46,7 +46,7 @@ class AsyncRedisClient(Protocol):
 
 
 class RedisClusterClient(Protocol):
-    """A client of redis-py for a cluster, for the sync API: what it and no other client has."""
+    """A client of redis-py for a cluster, for the sync API: the members that no other client has."""
 
     nodes_manager: Any
 
@@ -54,7 +54,7 @@ class RedisClusterClient(Protocol):
 
 
 class AsyncRedisClusterClient(Protocol):
-    """A client of redis-py for a cluster, for the asyncio API: what it and no other client has."""
+    """A client of redis-py for a cluster, for the asyncio API: the members that no other client has."""
 
     nodes_manager: Any
 
@@ -62,7 +62,7 @@ class AsyncRedisClusterClient(Protocol):
 
 
 class CancelEvent(Protocol):
-    """What ends a wait of the sync API: a `threading.Event`, or any other object with this method."""
+    """The event to end a wait of the sync API: a `threading.Event`, or any other object with this method."""
 
     def is_set(self) -> bool:
         """Return whether the wait is to end."""

@@ -1,4 +1,4 @@
-"""The errors that Handfast raises, by where the cause lies.
+"""The errors of Handfast, by where the cause lies.
 
     HandfastError
     ├── AcquireTimeout      contention: the name stayed taken for the whole timeout (*)
@@ -29,7 +29,7 @@
 
 (*) also a TimeoutError; (**) also a RuntimeError.
 
-Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors
+Every error has the ``name`` of its lock or script, and its message says what to do. Errors are picklable. Connection errors
 of redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.
 """
 
@@ -80,10 +80,10 @@ MAX_OTHERS = 2
 
 
 class HandfastError(Exception):
-    """Base class of all errors that Handfast raises.
+    """Base class of all errors of Handfast.
 
     Attributes:
-        name: The name that the error is about, of a lock or of a script; None where there is none.
+        name: The name of the lock or script concerned; None where there is none.
     """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
@@ -96,16 +96,16 @@ class HandfastError(Exception):
 
 
 class AcquireTimeout(HandfastError, TimeoutError):
-    """Others held the name, or stood before this request in its queue, for the caller's whole timeout.
+    """Others held the name, or stood before this request in the queue, for the caller's whole timeout.
 
     Neither a lease nor a queue entry remains on the server. A server that can't be reached or does not answer is never
-    the cause: that raises the connection errors of redis-py.
+    the cause: then the connection errors of redis-py are raised.
 
     Attributes:
         timeout: The timeout of the call, in seconds.
-        status: Holders and waiters right after that, as `LockStatus`; of several names, those of the first one that was
+        status: Holders and waiters right after the timeout, as `LockStatus`; with several names, those of the first name
             not free. None if the server did not say.
-        position: How many requests stood before this one in the queue when the server last said so; None if it was not
+        position: How many requests stood before this request in the queue, by the server's last reply; None if it was not
             in the queue.
     """
 
@@ -144,7 +144,7 @@ class WaitTimeout(HandfastError, TimeoutError):
 
 
 class AcquireCancelled(HandfastError):
-    """The event that was passed as ``cancel`` was set, before the call or while it waited.
+    """The event passed as ``cancel`` was set, before the call or while it waited.
 
     Neither a lease nor a queue entry of the call remains on the server.
     """
@@ -168,7 +168,7 @@ class QueueFull(HandfastError):
 
 
 class Superseded(HandfastError):
-    """A later request took the place of this one in the queue, by ``replace`` or ``preempt``. Nothing was acquired."""
+    """A later request took this request's place in the queue, by ``replace`` or ``preempt``. Nothing was acquired."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"a later request for {name!r} took the place of this one in the queue", name=name)
@@ -178,9 +178,9 @@ class LimitExceeded(HandfastError):
     """More was requested than is ever given, as after a `Semaphore.resize` or a `Limiter.resize`. Nothing was changed.
 
     Attributes:
-        limit: The limit in force: permits, or what the tightest rate admits in a period.
+        limit: The limit in force: permits, or the cost that the tightest rate admits in a period.
         requested: The permits or the cost requested; None if not known.
-        metric: What of a limiter with metrics, such as ``tokens``; else None.
+        metric: The metric concerned, such as ``tokens``, of a limiter with metrics; else None.
         is_set: Whether an operator has set the limit; False where it is the caller's own.
     """
 
@@ -206,7 +206,7 @@ class RateLimited(HandfastError, TimeoutError):
 
     Attributes:
         timeout: The timeout of the call, in seconds; 0 if it was not to wait.
-        retry_after: Seconds after which a call may be admitted, if no one else comes before. For the header
+        retry_after: Seconds after which a call may be admitted, if no other call comes first. For the header
             ``Retry-After``, round it up.
         metric: Which metric has too little left, such as ``tokens``; None without metrics, or if others wait before it.
     """
@@ -225,8 +225,8 @@ class BudgetExceeded(HandfastError):
     """The amount does not fit into the rest of a budget. Nothing is held, in no account.
 
     Attributes:
-        scope: The account that it does not fit into, which is also the ``name``: ``llm|acme|team-7``.
-        amount: The amount that was asked for.
+        scope: The account without room for it, which is also the ``name``: ``llm|acme|team-7``.
+        amount: The requested amount.
         limit: The limit of the account in a period.
         spent: The sum of this period's settlements.
         held: The sum held by calls that go on, or were never settled.
@@ -301,9 +301,9 @@ class NotCompleted(HandfastError):
     """The key was run, has no result, and is not run again until its record ends or is deleted with ``forget()``.
 
     Attributes:
-        state: ``"failed"``: its run raised an exception, which is remembered with ``keep_failure``, and with
-            ``rerun=False``; ``"begun"``: its run has not ended, and with ``rerun=False`` it is not repeated;
-            ``"unstored"``: it was done, and its result could not be stored.
+        state: ``"failed"``: the run raised an exception, which is remembered with ``keep_failure``, and with
+            ``rerun=False``; ``"begun"``: the run has not ended, and with ``rerun=False`` it is not repeated;
+            ``"unstored"``: the run was done, and the result could not be stored.
         reason: The text of the exception; empty if there is none.
     """
 
@@ -315,7 +315,7 @@ class NotCompleted(HandfastError):
 
 
 class KeyReused(HandfastError):
-    """The key was used with another fingerprint: its record is that of another request. Nothing was changed."""
+    """The key was used with another fingerprint: its record belongs to another request. Nothing was changed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -345,11 +345,11 @@ class LeaseLost(HandfastError):
 class Preempted(LeaseLost):
     """A later request asked the holder to end, and the block ended, or is to end now, while it still holds the lease.
 
-    Nothing was lost: what the block has written is safe, and so is what it writes to clean up, within the grace.
+    Nothing was lost: everything the block has written is safe, and so are the writes of its cleanup, within the grace.
 
     Attributes:
-        by: The label of the client that asked.
-        grace: Seconds that it left the holder, from when it asked.
+        by: The label of the client with the later request.
+        grace: Seconds left to the holder, counted from that request.
     """
 
     def __init__(self, name: str, fence: int, reason: str, by: str, grace: float) -> None:
@@ -371,7 +371,7 @@ class NotHeld(HandfastError):
 class NotOwner(HandfastError, RuntimeError):
     """A reentrant lock was to be released by another thread or task than the one that acquired it.
 
-    A call of ``release()`` has changed nothing. A ``with`` block that was left there has released its lease.
+    A call of ``release()`` has changed nothing. A ``with`` block left in the other thread or task has released its lease.
     """
 
     def __init__(self, name: str, what: str = "release it there") -> None:
@@ -411,10 +411,10 @@ class NoServer(HandfastError):
 
 
 class ScriptError(HandfastError):
-    """A Lua script failed. What it had written before stays: scripts are atomic but are not rolled back.
+    """A Lua script failed. Everything written before stays: scripts are atomic but are not rolled back.
 
     Attributes:
-        line: The line of the script that failed, counted from 1.
+        line: The failed line of the script, counted from 1.
         source_line: The text of that line.
         reason: The server's message, without the position.
     """
@@ -428,7 +428,7 @@ class ScriptError(HandfastError):
 
 
 class ServerUnsupported(HandfastError):
-    """The server, or the client object passed in, lacks a feature that Handfast needs."""
+    """The server, or the client object passed in, lacks a feature required by Handfast."""
 
 
 class ServerRefused(HandfastError):
@@ -465,7 +465,7 @@ class UnknownLayout(ServerRefused):
     """The name is stored in a layout of another version of Handfast. Nothing was changed.
 
     Attributes:
-        layout: What is stored there, such as ``layout 2``.
+        layout: The stored layout, such as ``layout 2``.
     """
 
     def __init__(self, name: str, layout: str, *, changed_nothing: bool = True, reply: str = "") -> None:
@@ -478,7 +478,7 @@ class UnknownLayout(ServerRefused):
 
 
 def _taken(which: str, status: LockStatus | None) -> str:
-    """Say who has a name, the one that has had it longest first, or who waits for it."""
+    """Say who has a name, the longest holder first, or who waits for it."""
     if status is not None and status.hold is not None:
         return f"{which} is {status.hold}"
     if status is None or not (status.holders or status.waiters):

@@ -1,4 +1,4 @@
-"""Events: what a client reports to the functions that were given to `Handfast.on`.
+"""Events: the reports of a client to the functions given to `Handfast.on`.
 
 An event has no token and no result, so a program may log it or send it elsewhere.
 """

@@ -1,6 +1,6 @@
-"""Records that Handfast returns.
+"""Records of holders, waiters, limits and other state, as Handfast returns them.
 
-They are frozen dataclasses: what the server said at one instant. They can be compared, pickled and passed on.
+They are frozen dataclasses with the server's state at one instant. They can be compared, pickled and passed on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One lease of a name, as the server has it.
+    """One lease of a name, as known to the server.
 
     Attributes:
         token: The first characters of the lease's token. The whole token is a secret: it is the right to release.
@@ -53,18 +53,18 @@ class Holder:
         weight: How many permits the lease has.
         remaining: Seconds until the lease ends unless it is renewed.
         held_for: Seconds since the lease was granted.
-        label: The label of the client that holds it, by default its host name and process id.
+        label: The label of the holder's client, by default the host name and process id.
         exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
-        owner: Who acquired it, ``<client>.<thread or task>``: the id of a client, which no two have, and the native id
-            of the thread, or in asyncio a number of the task. Leases and requests with the same owner are of one thread
-            or task.
-        released: True if its holder has released it, and the name stays taken for what is left of its ``at_least``.
+        owner: Who acquired it, ``<client>.<thread or task>``: the client's unique id, and the native id of the thread, or
+            in asyncio a number of the task. Leases and requests with the same owner belong to the same thread or task.
+        released: True if the holder has released it, and the name stays taken for the rest of the lease's ``at_least``.
         lock_all: True if it was acquired by `lock_all`, together with other names.
-        value: Data that its holder shows to others, as the ``value`` of an election; without it the empty text.
-        slot: The number that its holder has from `SemaphoreLease.slot`; None without one.
-        wanted: Seconds until it is revoked, since a later request has asked its holder to end; None unless one has.
-        ttl: The length of the lease in seconds, as its holder requested it: how much is left at once after a renewal. It leaves
-            out an `at_least` and later calls of ``extend``.
+        value: Data shown to others by the holder, as the ``value`` of an election; without it the empty text.
+        slot: The holder's number from `SemaphoreLease.slot`; None without one.
+        wanted: Seconds until the lease is revoked, since a later request has asked the holder to end; None without such a
+            request.
+        ttl: The length of the lease in seconds, as requested by the holder: the remaining time right after a renewal.
+            An `at_least` and later calls of ``extend`` are left out.
     """
 
     token: str
@@ -90,16 +90,16 @@ class Waiter:
     Attributes:
         token: The first characters of the request's token.
         weight: How many permits it requests.
-        position: Its place in the queue; 0 is next.
+        position: The place in the queue; 0 is next.
         waited_for: Seconds since it joined the queue.
-        label: The label of the client that waits, by default its host name and process id.
+        label: The label of the waiting client, by default the host name and process id.
         exclusive: True if it requests all permits: a waiter for a lock, a writer.
         owner: Who requests it; see `Holder.owner`.
         lock_all: True if it is requested by `lock_all`, together with other names.
-        value: Data that it shows to others; see `Holder.value`.
-        head_start: Seconds by which it counts as earlier than it joined; 1,000 days for a request that preempts.
-        silent_for: Seconds since its client was last heard of. A waiter that lives asks every 20 s or more often; after
-            60 s it counts as gone, and is not listed any more.
+        value: Data shown to others; see `Holder.value`.
+        head_start: Seconds by which the request counts as earlier than it joined; 1,000 days for a preempting request.
+        silent_for: Seconds since the client was last heard of. A live waiter asks every 20 s or more often. After 60 s of
+            silence it counts as gone, and is not listed any more.
     """
 
     token: str
@@ -121,11 +121,12 @@ class OperatorAction:
 
     Attributes:
         at: When, on the server's clock.
-        what: ``force_release``, ``resize``, ``pause``, ``resume``, ``hold``, ``unhold``, or ``preempt`` for a lease that a
-            later request took.
-        by: The label of the client that did it.
-        why: The reason. Where a `Limiter.pause` has none, its seconds. Of a ``resize`` the new limit, 0 where it let each client
-            bring its own again; or the new rates, and no text in that case, then ``: `` and the reason if there is one.
+        what: ``force_release``, ``resize``, ``pause``, ``resume``, ``hold``, ``unhold``, or ``preempt`` for a lease taken by
+            a later request.
+        by: The label of the client that acted.
+        why: The reason; of a `Limiter.pause` without a reason, the seconds. For a ``resize`` of permits, the new limit, or 0
+            if each client brings its own again. For a ``resize`` of rates, the new rates (no text if each client brings its
+            own again), then ``: `` and the reason if there is one.
     """
 
     at: datetime
@@ -136,7 +137,7 @@ class OperatorAction:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An operator's hold on a name: holders go on, and no one else gets in; see `Handfast.hold`.
+    """An operator's hold on a name: holders go on, and no other client gets in; see `Handfast.hold`.
 
     Attributes:
         until: When it ends, on the server's clock.
@@ -160,22 +161,21 @@ class LockStatus:
     """Holders and waiters of a name at one instant of the server.
 
     Attributes:
-        holders: The leases, at most 100 of them: those that end first.
+        holders: The leases, at most 100: the first to end.
         waiters: The first 100 requests of the queue.
         fence: The fencing token of the latest grant; 0 if the server remembers none.
         holding: Number of all leases.
         waiting: Length of the whole queue.
-        limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
-        free: Permits that a request could have now: those that are not held, and 0 with a hold, or if the server has evicted
-            the keys that would tell.
-        grants: How many grants the server remembers. Like `waited`, it starts at 0 again when the name was idle for an
-            hour, or when the server has lost its keys.
-        waited: How long those who were granted had waited for it, in seconds, all together.
-        last: The last action of an operator that the server remembers; None if there is none.
+        limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes 1.
+        free: Permits that a request could have now; 0 with a hold, or if the server has evicted the keys with the state.
+        grants: How many grants the server remembers. Like `waited`, it starts at 0 again after the name was idle for an
+            hour, or when the server has lost the keys.
+        waited: Seconds that all granted requests had waited for the name, added up.
+        last: The last action of an operator, if the server remembers it; None otherwise.
         granted_ago: Seconds since the latest grant; None if the server remembers none. An idle name is remembered for an
             hour.
-        hold: An operator's hold; None without one. It is none of the holders.
-        held: Permits that the holders have, at most `limit`; `limit` if the server has evicted the keys that would tell.
+        hold: An operator's hold; None without one. A hold is not listed among the holders.
+        held: Permits of all holders, at most `limit`; `limit` if the server has evicted the keys with the state.
     """
 
     holders: tuple[Holder, ...]
@@ -210,14 +210,14 @@ class LockStatus:
 
 @dataclass(frozen=True, slots=True)
 class NameStatus:
-    """A name that the server knows, and its status.
+    """A name known to the server, and the status of the name.
 
     Attributes:
-        kind: What it is the name of.
+        kind: The kind of the name.
         name: The name.
-        status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know
-            the limit: it is 0. While leases or requests are listed it is the largest that they have brought. Of a limiter,
-            a budget, a debounced name or a latch it is the status of that kind.
+        status: Holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know the
+            limit: it is 0. While leases or requests are listed it is the largest limit among theirs. Limiters, budgets,
+            debounced names and latches each have a status of their own kind.
         recorded: The record of a key of `once`; None without a record, or if `names` was not asked for records.
     """
 
@@ -233,15 +233,15 @@ class NameStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServerFinding:
-    """One thing that `Handfast.check_server` found out.
+    """A single finding of `Handfast.check_server`.
 
     Attributes:
         severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a restart or a failover may lose a lease or grant
             it twice, or a limit is near; ``"failure"``: this server grants nothing, or it may evict leases that are held.
-        topic: What it is about, in one word that does not change, such as ``"eviction"``.
-        text: What was found: the harm, and after a colon its cause.
+        topic: The subject, in a single word that never changes, such as ``"eviction"``.
+        text: The finding: the harm, and after a colon the cause.
         advice: What to do; empty if there is nothing to do.
-        command: The command to the server that changes it; empty if there is none.
+        command: The command to the server for the change; empty if there is none.
     """
 
     severity: Literal["ok", "info", "warning", "failure"]
@@ -253,22 +253,22 @@ class ServerFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing that an operator did.
+    """A single action of an operator.
 
     Attributes:
         id: Identifies the entry. Later entries have larger ids.
         at: When it was written, by the server's clock, in UTC.
-        what: What was done: ``"release"``, ``"hold"``, ``"unhold"``, ``"pause"``, ``"resume"``, ``"resize"``, ``"reset"``,
-            ``"raise"`` or ``"forget"``, or what a program of yours has written.
+        what: The action: ``"release"``, ``"hold"``, ``"unhold"``, ``"pause"``, ``"resume"``, ``"resize"``, ``"reset"``,
+            ``"raise"`` or ``"forget"``, or the text written by a program of yours.
         kind: The kind of the name.
         name: The name; of a key, ``name|key``.
-        by: The label of the client that did it.
+        by: The label of the client that acted.
         why: The reason.
-        count: How many leases it concerned; None where that says nothing.
+        count: How many leases it concerned; None where a count says nothing.
         fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
-        rates: The rates that were set, as text, or the limit of a budget; empty where each client brings its own again, None
+        rates: The new rates, as text, or the new limit of a budget; empty where each client brings its own again, None
             where none were set.
-        permits: The limit that was set; None where none was.
+        permits: The new limit; None where none was set.
         duration: For how many seconds a name was put on hold or paused; None where it was not.
         now: Whether the holders were asked to end.
         single: Whether only the lease with this fence was taken.
@@ -307,7 +307,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How much a limiter admits: at every moment, what was admitted within the last ``per`` costs at most ``limit``.
+    """A limiter's rate: at every moment, admissions within the last ``per`` cost at most ``limit``.
 
     Attributes:
         limit: From 1 to 1,000,000,000.
@@ -323,14 +323,14 @@ class RateStatus:
     """How much is left under one rate.
 
     Attributes:
-        limit: What may be admitted within a period; 0 in `NameStatus` where the server does not know it: clients bring their own
-            rates, and no one waits.
+        limit: The cost that may be admitted within a period. In `NameStatus` 0 where the server does not know it: clients
+            bring their own rates, and no one waits.
         per: The period, in seconds.
-        used: What was admitted within the last period. More than `limit` after `Admission.settle` with a larger cost,
+        used: The cost admitted within the last period. More than `limit` after `Admission.settle` with a larger cost,
             after a `Limiter.resize` to less, and where a limiter does not enforce its rates.
-        remaining: What would be admitted now, if no one waited.
-        reset_after: Seconds until nothing is used, if no one else is admitted.
-        metric: What is counted, such as ``tokens``; empty for a limiter without metrics.
+        remaining: The cost that would be admitted now, if no one waited.
+        reset_after: Seconds until nothing is used, if there are no more admissions.
+        metric: The unit of the cost, such as ``tokens``; empty for a limiter without metrics.
     """
 
     limit: int
@@ -351,11 +351,11 @@ class LimiterStatus:
     """How full a limiter is, at one instant of the server.
 
     Attributes:
-        rates: One for each rate that counts, by metric the shortest period first: those of a `Limiter.resize`, or the client's.
+        rates: The rates in force, by metric the shortest period first: those of a `Limiter.resize`, or the client's.
         waiting: Length of the queue.
-        paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
-        last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is
-            none. A pause is remembered for a second more than it lasts, and that rates were removed for an hour.
+        paused_for: Seconds without admissions, after a `Limiter.pause`; 0 without one.
+        last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume`, if the server remembers it; None otherwise.
+            A pause is remembered for a second more than it lasts, and the removal of rates for an hour.
         longest_wait: Seconds for which the first of the queue has waited; None if no one waits.
         paused_until: When the pause ends, by the server's clock, in UTC; None without one.
     """
@@ -382,7 +382,7 @@ class BudgetStatus:
         spent: The sum of this period's settlements.
         held: The sum held by calls that go on, or were never settled. It counts against the limit, too.
         limit: The most that may be spent and held in a period: as set by `Budget.set_limit`, or else the client's own; in
-            `NameStatus` that of the client that has reserved last.
+            `NameStatus` the limit of the client with the latest reservation.
         resets_at: When the next period begins, in UTC; None for a budget in total, or where this machine does not know the
             time zone.
         resets_in: Seconds until then; None where there is none.
@@ -408,7 +408,7 @@ class BudgetStatus:
 
     @property
     def remaining(self) -> Decimal:
-        """The amount that may be reserved now."""
+        """The amount free to be reserved now."""
         return max(self.limit - self.spent - self.held, Decimal())
 
     def __str__(self) -> str:
@@ -423,13 +423,13 @@ class Leader:
     """The leader of an election, at an instant of the server.
 
     Attributes:
-        value: The ``value`` of its election, such as an address; without it the empty text.
-        label: The label of its client, by default its host name and process id.
-        fence: The fencing token of its term; see `Lease.fence`.
+        value: The leader's ``value``, such as an address; without it the empty text.
+        label: The label of the leader's client, by default the host name and process id.
+        fence: The fencing token of the term; see `Lease.fence`.
         led_for: Seconds since it was elected.
-        remaining: Seconds until its lease ends unless it is renewed.
-        transitions: How many terms there were, this one included. It starts at 1 again when no one led for an hour, or
-            when the server has lost its keys.
+        remaining: Seconds until the lease ends unless it is renewed.
+        transitions: How many terms there were, including the present. It starts at 1 again when no one led for an hour, or
+            when the server has lost the keys.
         candidates: How many candidates wait.
     """
 
@@ -447,11 +447,11 @@ class Member:
     """A member of a group, at an instant of the server.
 
     Attributes:
-        value: The text that it shows to others.
-        label: The label of its client, by default the host name and process id.
-        fence: The fencing token of its lease: no two members have the same, and a later one has a larger.
+        value: The text shown to others.
+        label: The label of the member's client, by default the host name and process id.
+        fence: The fencing token of the lease: unique among the members, and larger for a later member.
         joined_for: Seconds since it joined.
-        remaining: Seconds until its lease ends unless it is renewed.
+        remaining: Seconds until the lease ends unless it is renewed.
     """
 
     value: str
@@ -470,7 +470,7 @@ class Term:
         label: The label of the leader's client.
         fence: The fencing token of the term; see `Lease.fence`.
         began: When it began, on the server's clock.
-        ended: When its end was announced; None while it lasts, and where the leader died.
+        ended: When the end was announced; None while the term lasts, and where the leader died.
         why: ``resigned``, or why the lease was lost, as LeaseLost says it; None without an announced end.
     """
 
@@ -490,7 +490,7 @@ class LatchStatus:
         done: The parts done, in the order in which they were done; at most the first 1,000.
         left: The number of parts still to be done; 0 if the latch is open. None in `NameStatus`: only clients know how
             many a latch has.
-        waiting: The number of waiting threads, and of event loops with waiting tasks. A caller that gave up or died
+        waiting: The number of waiting threads, and of event loops with waiting tasks. After giving up or dying, a caller
             counts for up to 15 seconds.
         number: How many parts are done.
         changed_at: When the last part was done, by the server's clock, in UTC; None if no part is.
@@ -517,7 +517,7 @@ class DebounceStatus:
         waiting: 1 while a call waits for its time, else 0.
         burst_for: Seconds since the first call of the burst; None if no call waits.
         due_in: Seconds until the newest call runs, if no other comes; None if no call waits.
-        items: The items that no run has done; see `Debounce.collect`.
+        items: The items not yet done by a run; see `Debounce.collect`.
     """
 
     waiting: int
@@ -540,7 +540,7 @@ class OnceStatus:
     Attributes:
         state: ``"idle"``: nothing is recorded, and no one runs it; ``"running"``; ``"done"``, also while it is made
             anew; ``"failed"``, ``"begun"`` or ``"unstored"``, as `NotCompleted` has them.
-        age: Seconds since that was recorded; None if nothing is.
+        age: Seconds since this state was recorded; None if nothing is.
         held_by: Who runs it; None if no one does.
         waiting: How many requests wait for it.
     """
@@ -571,9 +571,9 @@ class Advance:
     """Result of `Scores.advance`. Each member of the call is counted once.
 
     Attributes:
-        added: Members that were not there before.
-        moved: Members that had a smaller score.
-        stale: Members that had this score or a larger one, and kept it.
+        added: Members not there before.
+        moved: Members with a smaller score before.
+        stale: Members with this score or a larger one, which they kept.
     """
 
     added: int
@@ -587,7 +587,7 @@ class Scored:
 
     Attributes:
         member: The member.
-        score: Its score.
+        score: The member's score.
     """
 
     member: str

@@ -6,8 +6,8 @@
     @take.typed
     def take_from(conn: redis.Redis, *, account: str, amount: int) -> int: ...
 
-The header of a script, its first comment, names what it takes and replies, so a call is checked before anything is
-sent. One `Script` serves every kind of client, of both APIs.
+The header of a script, its first comment, names the keys, arguments and replies, so a call is checked before anything
+is sent. A single `Script` serves every kind of client, of both APIs.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Value]], ...] = (
 
 
 class Script:
-    r"""A Lua script that is called with a client, and with its keys and arguments by name.
+    r"""A Lua script, called with a client, and with keys and arguments by name.
 
-    Making one sends nothing. The first comment of the source may be a header, with any of these lines,
+    Making a Script sends nothing. The first comment of the source may be a header, with any of these lines,
     and a line for each kind of reply::
 
         -- KEYS source target          names of the keys, in their order
@@ -62,7 +62,7 @@ class Script:
 
     Args:
         source: The Lua source.
-        name: What errors call the script.
+        name: The script's name in errors.
 
     Raises:
         TypeError: ``source`` is not a str.
@@ -94,7 +94,7 @@ class Script:
 
     @classmethod
     def from_package(cls, package: str, path: str) -> Self:
-        """Return a script that an installed package contains, named after its file.
+        """Return a script contained in an installed package, named after its file.
 
         Args:
             package: The import name of the package.
@@ -112,7 +112,7 @@ class Script:
 
     @property
     def name(self) -> str:
-        """What errors call the script."""
+        """The script's name in errors."""
         return self._script.name
 
     @property
@@ -136,10 +136,10 @@ class Script:
         return self._script.header.args
 
     def __call__(self, client: Any, /, **values: Any) -> Any:
-        """Run the script and return its reply.
+        """Run the script and return the reply.
 
-        A client of redis-py sends it by EVALSHA, and with its source if the server does not know it; a pipeline always
-        sends the source. Handfast and AsyncHandfast send it once only, unless its header says what happens TWICE; the
+        A client of redis-py sends it by EVALSHA, and with the source if the server does not know it; a pipeline always
+        sends the source. Handfast and AsyncHandfast send it once only, unless the header has a TWICE line; the
         server limits their replies to 32 MB by default.
 
         Args:
@@ -148,30 +148,30 @@ class Script:
                 dots. Without a header: the iterables ``keys`` and ``args``.
 
         Returns:
-            A `Reply` if the header lists it, else what the client returns. For an asyncio client, an awaitable of that;
-            for a pipeline, the pipeline: see `read` for its replies.
+            A `Reply` if the header lists it, else the client's own result. For an asyncio client, an awaitable of these;
+            for a pipeline, the pipeline: see `read` for the replies.
 
         Raises:
             TypeError: The client or a value has the wrong type, or the names are not those of the header. Nothing was
                 sent.
             ValueError: The keys are in different slots of the cluster (nothing was sent), or the header does not list
                 the reply.
-            ScriptError: The script failed; what it wrote before stays.
+            ScriptError: The script failed; everything written before stays.
         """
         keys, args = self._arranged(values)
         return self._run(client, keys, args, self.read)
 
     def read(self, reply: Any) -> Any:
-        """Convert a reply from a pipeline to what a call returns.
+        """Convert a reply from a pipeline to the result of a call.
 
         Args:
-            reply: The reply, or the exception in its place.
+            reply: The reply, or the exception in place of the reply.
 
         Returns:
             A `Reply` if the header lists it, else the reply itself.
 
         Raises:
-            Exception: The reply is an exception; `explain` says which one is raised.
+            Exception: The reply is an exception; `explain` says which exception is raised.
             ValueError: The header does not list the reply.
         """
         if isinstance(reply, Exception):
@@ -185,7 +185,7 @@ class Script:
     def explain(self, error: Exception) -> Exception:
         """Return the ScriptError for an exception from a pipeline.
 
-        The exception does not say which script of the pipeline raised it: pass only those of this one.
+        The exception does not say which script of the pipeline raised it: pass only exceptions of this script.
 
         Args:
             error: The exception in the place of a reply.
@@ -222,7 +222,7 @@ class Script:
             stub: The function to decorate.
 
         Returns:
-            A function with the signature of the stub that runs the script.
+            A function with the signature of the stub, which runs the script.
 
         Raises:
             TypeError: The parameters are not those of the header, or the return annotation is missing or can't be read.
@@ -252,7 +252,7 @@ class Script:
         return cast("Callable[P, R]", call)
 
     def _reader(self, stub: Callable[..., Any], signature: inspect.Signature) -> tuple[Reader, bool]:
-        """Return how the replies of a stub are read, and whether that takes bytes for all of them.
+        """Return the reader of a stub's replies, and whether it takes bytes for all of them.
 
         Raises TypeError for a stub that does not fit the header.
         """

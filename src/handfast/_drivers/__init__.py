@@ -1,8 +1,8 @@
 """Layer 4: perform the protocols.
 
-Sessions, waiting, renewal and undo. The only layer that touches redis-py, sockets, threads, tasks and clocks. Whatever
-a protocol can decide (retries, the outcome of a renewal, the end of a cleanup) is decided in ``_protocol``. The sync
-and the asyncio driver have the same parts: connect, session, renewer, driver; asyncio adds inbox, transport and loop
+Sessions, waiting, renewal and undo. The only layer with redis-py, sockets, threads, tasks and clocks. Whatever a
+protocol can decide (retries, the outcome of a renewal, the end of a cleanup) is decided in ``_protocol``. The sync and
+the asyncio driver have the same parts: connect, session, renewer, driver; asyncio adds inbox, transport and loop
 context, sync adds a pool.
 
 Loggers, all below ``handfast``; records carry the lock's name as ``lock`` and a ``reason``, never a token:

@@ -1,7 +1,8 @@
-"""From what users name a server with to a connection pool of redis-py, whose settings a connector takes.
+"""Turn a user's URL or client into a connection pool of redis-py, whose settings a connector takes.
 
-That is a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other connection classes.
-Of a cluster it is the pool of one node, whose settings are those of all, and the nodes that were named.
+The user names a server by a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other
+connection classes. For a cluster the result is the pool of one node, whose settings hold for all nodes, and the named
+nodes.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _SCHEME = re.compile(
 def pool_of_url(url: str, library: ModuleType) -> Any:
     """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``.
 
-    Raises ValueError for a URL that is wrong.
+    Raises ValueError for a wrong URL.
     """
     try:
         url = _tidied(url)
@@ -91,12 +92,12 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
 
 
 def url_of_environment() -> str | None:
-    """Return the URL in the first variable that is set; None if none is."""
+    """Return the URL in the first variable that is set; None if no variable is set."""
     return next(filter(None, map(os.environ.get, VARIABLES)), None)
 
 
 def seeds_of_url(url: str) -> list[Node]:
-    """Return the nodes of a cluster that a URL names; none if it names no cluster."""
+    """Return the nodes named by the URL of a cluster; an empty list for a URL of no cluster."""
     parts = urlsplit(_tidied(url))
     return _hosts(parts, PORT) if parts.scheme.endswith(CLUSTER) else []
 
@@ -134,20 +135,20 @@ def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
 
 
 def seeds_of_client(client: Any, library: ModuleType) -> list[Node]:
-    """Return the nodes of a cluster that its client knows; none if it is that of one server."""
+    """Return the nodes known to the client of a cluster; an empty list for a client of a single server."""
     if not isinstance(client, library.RedisCluster):
         return []
     return [Node(node.host, int(node.port)) for node in _nodes_of(client)]
 
 
 def sentinels_of(pool: Any) -> list[Any]:
-    """Return the clients of the Sentinels that a pool asks; none if it is not that of a service."""
+    """Return the clients of the Sentinels that a pool asks; an empty list for a pool without a Sentinel service."""
     manager = getattr(pool, "sentinel_manager", None)
     return [] if manager is None else manager.sentinels
 
 
 def _nodes_of(cluster: Any) -> list[Any]:
-    """Return what a cluster's client of redis-py knows of its nodes: those that the user named, and what has become of them."""
+    """Return the nodes known to redis-py's client of a cluster: named by the user, or found since."""
     manager = cluster.nodes_manager
     return [*{**manager.startup_nodes, **manager.nodes_cache}.values()]
 
@@ -155,7 +156,7 @@ def _nodes_of(cluster: Any) -> list[Any]:
 def _pool_of_cluster(cluster: Any, library: ModuleType) -> Any:
     """Return a pool with the settings of a cluster's client.
 
-    What its connections do on their own account is left out.
+    The function that redis-py calls on each new connection of a cluster's client is left out.
     """
     node = _nodes_of(cluster)[0]
     if library is redis:
@@ -180,7 +181,7 @@ def _pool(url: str, library: ModuleType) -> Any:
 
 
 def _check_database(path: str, query: str) -> None:
-    """Refuse what redis-py would take for database 0, as it does a name that was not filled in, or for no mistake."""
+    """Refuse a database that redis-py would take for 0, such as a name not filled in, and two different databases."""
     named = [*filter(None, [path]), *parse_qs(query).get("db", [])]
     for one in named:
         if not (one.isascii() and one.isdigit()):
@@ -190,13 +191,13 @@ def _check_database(path: str, query: str) -> None:
 
 
 def _hosts(parts: SplitResult, port: int) -> list[Node]:
-    """Return what stands between the login and the path of a URL with several servers."""
+    """Return the hosts of a URL with several servers, between the login and the path."""
     hosts = [urlsplit(f"//{one}") for one in parts.netloc.rpartition("@")[2].split(",")]
     return [Node(host.hostname or "localhost", host.port or port) for host in hosts]
 
 
 def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
-    """Return the pool of the first node that the URL of a cluster names."""
+    """Return the pool of the first node in the URL of a cluster."""
     login, _, hosts = parts.netloc.rpartition("@")
     if not hosts:
         raise ValueError("it must name nodes, as in redis+cluster://host1:6379,host2:6379")
@@ -247,7 +248,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def _pool_like(pool: Any, library: ModuleType) -> Any:
-    """Return a pool of redis-py like one of valkey-py."""
+    """Return a pool of redis-py with the settings of a pool of valkey-py."""
     kind: Any = getattr(library, pool.connection_class.__name__, None)
     if kind is None:
         raise ServerUnsupported(
@@ -266,9 +267,9 @@ def _checked(pool: Any) -> Any:
 
 
 def _tidied(url: str) -> str:
-    """Return a URL without the blanks that a settings file or a list brings along: around it, and around its commas.
+    """Return a URL without the blanks around it and around its commas, which a settings file or a list brings along.
 
-    Raises ValueError where no scheme begins it, and where a blank stands elsewhere, which would be part of a name.
+    Raises ValueError for a URL without a scheme, and for a blank elsewhere, which would be part of a name.
     """
     url = url.strip().removeprefix("\ufeff")
     scheme, separator, rest = url.partition("://")
@@ -294,7 +295,7 @@ def _tidied(url: str) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """Return what may be shown of a URL, which may be broken: nothing of what stands before its last ``@``."""
+    """Return the part of a possibly broken URL that may be shown: nothing from before the last ``@``."""
     url = url.strip()
     found = _SCHEME.match(url)
     scheme = found[1] + found[2] if found and found[2] else ""
@@ -307,7 +308,7 @@ def _without_secrets(url: str) -> str:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """Return why a URL is wrong, with nothing of what stands before its last ``@``."""
+    """Return why a URL is wrong, without any text from before the last ``@`` of the URL."""
     login = url.rpartition("@")[0]
     words = [one for one in re.split("[:/@,?#]+", _SCHEME.sub("", login, count=1)) if len(one) > 2]
     return QUOTE if any(one in str(error) for one in words) else str(error)

@@ -17,7 +17,7 @@ __all__ = ["Background"]
 class Background:
     """Calls functions one after the other, in the order in which they were added.
 
-    Python waits at its end unless it is a daemon.
+    When Python ends, it waits for the thread, unless this is a daemon.
     """
 
     def __init__(self, name: str, *, daemon: bool) -> None:
@@ -59,7 +59,7 @@ class Background:
 
     @staticmethod
     def _call(function: Callable[[], object]) -> None:
-        """Call it, and have Python report what it raises as it does for a thread that fails."""
+        """Call a function, and have Python report an exception as it does for a failed thread."""
         try:
             function()
         except BaseException:  # noqa: BLE001 -- whatever it is

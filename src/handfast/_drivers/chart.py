@@ -1,6 +1,6 @@
 """Chart of a cluster: which primary has which slot, as far as a client knows. No I/O; a driver asks the nodes.
 
-What it says may be out of date at any moment. So it is only where a call is sent first: the node itself has the last
+The chart may be out of date at any moment. So it only says where a call is sent first: the node itself has the last
 word.
 """
 
@@ -23,7 +23,7 @@ _first = itemgetter(0)
 
 
 class Chart:
-    """``seeds`` are the nodes that the user named; ``remap`` returns where a node is that another one names."""
+    """``seeds`` are the nodes named by the user; ``remap`` returns the address of a node named by another node."""
 
     def __init__(self, seeds: Iterable[Node], remap: Callable[[Node], Node]) -> None:
         self._seeds = tuple(seeds)
@@ -33,20 +33,20 @@ class Chart:
         """In order, without gaps. Never changed but replaced, since other threads read it."""
 
     def node_of(self, slot: int | None) -> Node | None:
-        """Return the primary of a slot, None if none is known; that of any slot for None."""
+        """Return the primary of a slot; None if it is not known. For None, return the primary of any slot."""
         if slot is None:
             return next(iter(self.primaries()), None)
         return self._ranges[bisect_right(self._ranges, slot, key=_first) - 1][1]
 
     def primaries(self) -> list[Node]:
-        """Return the primaries that have slots."""
+        """Return the primaries with slots."""
         return [*dict.fromkeys(node for first, node in self._ranges if node and first < SLOTS)]
 
     def candidates(self) -> list[Node]:
-        """Return the nodes to ask for all of this, in that order: the primaries first.
+        """Return the nodes to ask for the chart, in the order of asking: the primaries first.
 
-        Each time another one of them is the first: one that is cut off from the others does not know what has become of
-        its slots.
+        Each time another primary is the first: a primary which is cut off from the others does not know the new place
+        of the slots.
         """
         primaries = self.primaries()
         self._turn += 1
@@ -54,9 +54,10 @@ class Chart:
         return [*dict.fromkeys((*primaries[first:], *primaries[:first], *self._seeds))]
 
     def learn(self, reply: Any, asked: Node) -> bool:
-        """Take what a node replied. A slot that no primary has is unknown from then on.
+        """Take the reply of a node. A slot without a primary is unknown from then on.
 
-        Return False if it knows of no primary: it has left the cluster, or was not in it yet. Others are to be asked.
+        Return False if the node knows of no primary: it has left the cluster, or was not in it yet. Others are to be
+        asked.
         """
         shares = [(slots, self._place(node, asked)) for slots, node in read_shares(reply)]
         if shares:
@@ -83,7 +84,7 @@ class Chart:
         return found.pop() if len(found) == 1 else None
 
     def _place(self, node: Node, asked: Node) -> Node:
-        """Return where a node is. One that names itself may leave its host out: it is where it was asked."""
+        """Return where a node is. A node may leave out its own host: then the host is where it was asked."""
         return self._remap(node) if node.host else Node(asked.host, node.port)
 
 

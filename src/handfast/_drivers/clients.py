@@ -1,6 +1,6 @@
 """Run a script through a client of redis-py that the user brings, of any kind.
 
-A plain client gets EVALSHA, and after NOSCRIPT the whole source: one more round trip, on the right node, which survives
+A plain client gets EVALSHA, and after NOSCRIPT the whole source: another round trip, on the right node, which survives
 SCRIPT FLUSH, restarts and failovers. A pipeline cannot send again, since NOSCRIPT would come with the replies, when all
 other commands have run. It gets the source each time: even in a transaction a script may be forgotten between two
 calls, by a queued SCRIPT FLUSH, or because the server keeps only some hundreds of scripts. A cluster is used only if
@@ -44,12 +44,12 @@ def is_supported(client: object) -> bool:
 
 
 def is_asynchronous(client: object) -> bool:
-    """Return whether its replies have to be awaited."""
+    """Return whether the client's replies have to be awaited."""
     return isinstance(client, _ASYNCHRONOUS)
 
 
 def is_pipeline(client: Any) -> bool:
-    """Return whether it collects commands now. A pipeline that watches sends them at once, until its ``multi``."""
+    """Return whether it collects commands now. A watching pipeline sends them at once, until ``multi`` is called."""
     if isinstance(client, _CLUSTER_PIPELINES):
         # redis-py has no public way to tell whether it watches, and older versions cannot.
         strategy = getattr(client, "_execution_strategy", None)
@@ -81,7 +81,7 @@ def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Va
 async def run_async(
     client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value], *, raw: bool = False
 ) -> Any:
-    """Do what `run` does through an asyncio client."""
+    """Do the same as `run` through an asyncio client."""
     options = {NEVER_DECODE: True} if raw else {}
     evalsha, eval_source = _commands(client, script, keys, args)
     try:
@@ -105,7 +105,7 @@ def queue(pipeline: Any, script: LuaScript, keys: Sequence[Value], args: Sequenc
 
 
 def blame(script: LuaScript, error: Exception) -> ScriptError | None:
-    """Return the error with the script's line that raised it; None for errors that redis-py has a class for."""
+    """Return the error with the script's line that raised it; None for errors with a class in redis-py."""
     return script_error(script, str(error)) if type(error) is ResponseError else None
 
 

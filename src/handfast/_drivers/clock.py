@@ -1,4 +1,4 @@
-"""The local clocks: elapsed seconds, those during which the machine was suspended included (invariant 8).
+"""The local clocks: elapsed seconds, also those in which the machine was suspended (invariant 8).
 
 `time.monotonic` stops while the machine is suspended, on Linux and on macOS; the server's clock does not. So leases are
 measured with a clock that goes on. The timers of event loops and of ``poll`` do stop, and expire late after a resume.

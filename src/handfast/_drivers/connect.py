@@ -58,12 +58,12 @@ class Connector:
     """Makes connections like those of the user's client.
 
     Args:
-        pool: Its settings are used.
-        url: What the pool was made from for this connector, if it was.
+        pool: The pool whose settings are used.
+        url: The URL from which the pool was made for this connector, if any.
         restart_server: Called when the embedded server is gone.
-        seeds: The nodes that are known of a cluster. The pool is that of one of them.
-        remap: Makes an address of what a node of the cluster says about another one.
-        whole: The connector to the cluster whose node this is for.
+        seeds: The known nodes of a cluster. The pool belongs to one of them.
+        remap: Makes an address from the address by which a node of the cluster names another node.
+        whole: The connector to the cluster, if this is the connector to a node of a cluster.
 
     """
 
@@ -141,7 +141,7 @@ class Connector:
     def reached(self) -> bool:
         """Whether a connection was ever made, to any node of a cluster.
 
-        Only a server that was reached once is worth waiting for.
+        It is worth waiting only for a server that was reached once.
         """
         return self._reached if self._whole is None else self._whole.reached
 
@@ -154,7 +154,7 @@ class Connector:
 
     @property
     def is_known(self) -> bool:
-        """Whether the server has said who it is, and is one that Handfast can use. Of a cluster any node may have."""
+        """Whether the server has said who it is, and Handfast can use it. In a cluster, any node may have said so."""
         return self._is_known if self._whole is None else self._whole.is_known
 
     @is_known.setter
@@ -165,7 +165,7 @@ class Connector:
             self._whole.is_known = known
 
     def note_heard(self) -> None:
-        """Note that messages come through. Of a cluster it is enough if they do at one node."""
+        """Note that messages come through. In a cluster it is enough if they do at one node."""
         self.heard = True
         if self._whole is not None:
             self._whole.heard = True
@@ -181,12 +181,12 @@ class Connector:
     def confirms_in_full(self) -> bool:
         """Whether confirmations leave with their source.
 
-        Its caller may not read the reply for long, so that must not be `NOSCRIPT`.
+        The caller may not read the reply for long, so the reply must not be `NOSCRIPT`.
         """
         return self.sends_scripts is not False
 
     def unheard(self, park: Park) -> Park:
-        """Return what to wait for before a message ever came through: for less long."""
+        """Return the park with a shorter wait, for a connection through which no message ever came."""
         if not self._is_unheard_logged:
             self._is_unheard_logged = True
             log.unheard(self.address)
@@ -199,7 +199,7 @@ class Connector:
         return type(self)(pool, whole=self)
 
     def remap(self, node: Node) -> Node:
-        """Return where a node of the cluster is that another one has named."""
+        """Return the address of a node of the cluster, from the address by which another node has named it."""
         return node if self._remap is None else Node(*self._remap(node))
 
     @property
@@ -216,7 +216,7 @@ class Connector:
     def address(self) -> str:
         """Where the server is: a URL without secrets.
 
-        A user without a password may be a password that stands in the wrong place.
+        A user name without a password is left out: it may be a password in the wrong place.
         """
         settings = self._settings
         database = settings.get("db") or 0
@@ -231,7 +231,7 @@ class Connector:
         return f"{scheme}://{user}{settings.get('host', 'localhost')}:{settings.get('port', 6379)}/{database}"
 
     def blame(self, error: BaseException) -> None:
-        """Have an error of redis-py that leaves the driver name the server, and the variable that has its URL."""
+        """Have an error of redis-py that leaves the driver name the server, and the variable that has the URL."""
         variables = [f" (the URL in ${name})" for name in VARIABLES if self._url and os.environ.get(name) == self._url]
         where, said = f"cannot use {self.address}{''.join(variables[:1])}: ", str(error)
         if not isinstance(error, RedisError) or said.startswith(where):
@@ -246,8 +246,8 @@ class Connector:
     def of(cls, server: object) -> Self | None:
         """Return the connector for a URL, or for a client; None for no server, ``null:``.
 
-        Without either, the URL is that in ``$HANDFAST_URL``, else ``$REDIS_URL``. A connector is returned as it is: the
-        simulator has one of its own.
+        Without either, the URL is in ``$HANDFAST_URL``, else in ``$REDIS_URL``. A connector is returned unchanged: the
+        simulator passes a connector.
         """
         if isinstance(server, cls):
             return server
@@ -275,7 +275,7 @@ class Connector:
         return self._restart_server is not None
 
     def _explained(self, error: BaseException) -> BaseException:
-        """Return the error to raise when connecting failed: an error that says more, see `hello_refused`, or the same."""
+        """Return the error to raise after a failed connect: a clearer error, see `hello_refused`, or ``error``."""
         wrapped = error.__cause__
         if isinstance(error, self.library.sentinel.MasterNotFoundError):
             return _from(no_primary(cast("RedisConnectionError", error)), None)
@@ -307,7 +307,7 @@ class Connector:
     @staticmethod
     @abstractmethod
     def _here() -> object:
-        """Return what connections to Sentinels belong to: the calling thread, or the running event loop."""
+        """Return the owner of connections to Sentinels: the calling thread, or the running event loop."""
 
     def _pool_here(self) -> Any:
         """Return the pool that asks the Sentinels. redis-py's can be shared neither by threads nor by event loops."""
@@ -343,7 +343,7 @@ class Connector:
 
 
 def _from(error: Exception, cause: BaseException | None) -> Exception:
-    """Return an error with its cause, as ``raise … from …`` sets it."""
+    """Return an error with a cause, as ``raise … from …`` sets it."""
     error.__cause__ = cause
     return error
 
@@ -354,7 +354,7 @@ def _place(client: Any) -> str:
 
 
 def _without_maintenance_pushes() -> dict[str, Any]:
-    """Return the setting that keeps newer redis-py from asking for maintenance pushes, which a session cannot use."""
+    """Return the setting that keeps newer redis-py from asking for maintenance pushes: a session cannot use them."""
     try:
         from redis.maint_notifications import MaintNotificationsConfig
     except ImportError:
@@ -365,7 +365,7 @@ def _without_maintenance_pushes() -> dict[str, Any]:
 def _name_of_library() -> dict[str, Any]:
     """Return the setting by which `CLIENT LIST` shows whose connection it is.
 
-    It also keeps newer redis-py from reading its own version from disk for every connection.
+    It also keeps newer redis-py from reading the version of redis-py from disk for every connection.
     """
     try:
         from redis.driver_info import DriverInfo

@@ -1,4 +1,4 @@
-"""Tell an open file from another one that has got its number since: daemons close all files, those of libraries, too."""
+"""Tell an open file from a later file with the same number: daemons close all files, those of libraries, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["identity"]
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """Return what no other open file has; None if the number is no open file's."""
+    """Return a pair that no other open file has; None if the number belongs to no open file."""
     try:
         found = os.fstat(fd)
     except OSError:

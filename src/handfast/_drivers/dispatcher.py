@@ -1,8 +1,8 @@
 """Make events, and call the functions that listen to them.
 
-The end of a request or of a lease is reported in the caller's thread or task, after the fact: a trace needs the caller's
-context, and a slow function delays only this caller. Reports of renewers go to a thread of each function: no function
-keeps a lease from being renewed, nor another function from its events.
+The end of a request or of a lease is reported in the caller's thread or task, after the fact: a trace needs the
+caller's context, and a slow function delays only this caller. Reports of renewers go to a thread of each function: no
+function keeps a lease from being renewed, nor another function from getting events.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WARN_EVERY_S = 60.0
 
 
 class Listener:
-    """A function, and the kinds of events that it is called with."""
+    """A function, and the kinds of events with which it is called."""
 
     __slots__ = ("_apart", "_callback", "_is_dropping", "_threads", "_types", "_warn_at", "is_stopped")
 
@@ -62,7 +62,7 @@ class Listener:
         self.is_stopped: bool = False
 
     def take(self, event: events.Event) -> None:
-        """Call the function. What it raises is logged."""
+        """Call the function. An exception of the function is logged."""
         if self.is_stopped or not isinstance(event, self._types) or (thread := threading.get_ident()) in self._threads:
             return
         self._threads.add(thread)
@@ -77,7 +77,7 @@ class Listener:
             self._threads.discard(thread)
 
     def take_apart(self, event: events.Event) -> None:
-        """Have the function called in its own thread, after the events that wait there."""
+        """Have the function called in its own thread, after the events waiting there."""
         if not isinstance(event, self._types):
             return
         waiting = len(self._apart)
@@ -103,11 +103,11 @@ class Dispatcher:
     # --- in the caller's thread or task
 
     def queued(self, attempt: BaseAttempt) -> None:
-        """Report that a request waits."""
+        """Report a waiting request."""
         self._dispatch(events.Queued(**_of(attempt.request), position=attempt.position or 0))
 
     def acquired(self, lease: LeaseState, attempt: BaseAttempt | None) -> None:
-        """Report a new lease, with which its attempt has ended."""
+        """Report a new lease, which ends the attempt."""
         fields, position = _of(lease.request), None
         if attempt is not None:
             attempt.claim_end()
@@ -115,12 +115,12 @@ class Dispatcher:
         self._dispatch(events.Acquired(**fields, fence=lease.fence, waited=lease.waited, position=position))
 
     def refused(self, attempt: BaseAttempt, outcome: events.Outcome) -> None:
-        """Report that a request ended without a lease."""
+        """Report a request that ended without a lease."""
         if attempt.claim_end():
             self._refuse(attempt, outcome)
 
     def undone(self, attempt: BaseAttempt, stopped: Sequence[LeaseState], error: BaseException | None) -> None:
-        """Report the end of an attempt that gave its caller nothing: of leases that were stopped, and the refusal.
+        """Report the end of an attempt which gave the caller nothing: of leases that were stopped, and the refusal.
 
         Of an attempt with several parts, the first part that has not ended was refused.
         """
@@ -135,13 +135,13 @@ class Dispatcher:
         self._dispatch(events.Refused(**fields, outcome=outcome, waited=waited, position=attempt.position))
 
     def found(self, attempt: BaseAttempt, outcome: str) -> None:
-        """Report that a key of `once` had a record."""
+        """Report a key of `once` with a record."""
         attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
         self._dispatch(events.Found(**fields, outcome=outcome, waited=waited, position=attempt.position))
 
     def admitted(self, attempt: LimitAttempt, *, exceeded: bool) -> None:
-        """Report that a limiter has admitted a call."""
+        """Report a call admitted by a limiter."""
         attempt.claim_end()
         fields, waited = _of(attempt.request), monotonic() - attempt.asked_at
         asked = attempt.request.cost
@@ -153,7 +153,7 @@ class Dispatcher:
         self._dispatch(events.Operated(at=unix_time(), **fields))
 
     def ended(self, lease: LeaseState) -> None:
-        """Report that a holder let its lease go, whether or not the server has confirmed that."""
+        """Report the release of a lease by the holder, whether or not the server has confirmed it."""
         if lease.claim_end():
             self._dispatch(_end_of(lease, lease.loss))
 
@@ -165,12 +165,12 @@ class Dispatcher:
             self._dispatch_apart(_end_of(lease, loss))
 
     def wanted(self, lease: LeaseState, told: Wanted) -> None:
-        """Report that a holder is asked to end."""
+        """Report a request to a holder to end."""
         fields = {**_of(lease.request), "fence": lease.fence, "by": told.by}
         self._dispatch_apart(events.Wanted(**fields, reason=told.reason, grace=told.grace))
 
     def renewal_failed(self, reason: object) -> None:
-        """Report that a renewal was refused or got no answer."""
+        """Report a renewal that was refused or got no answer."""
         self._dispatch_apart(events.RenewalFailed(at=unix_time(), reason=str(reason)))
 
     def outage(self, change: OutageBegins | OutageEnds) -> None:
@@ -196,7 +196,7 @@ class Dispatcher:
 
 
 def _of(request: Any) -> dict[str, Any]:
-    """Return the fields that every event of a name has."""
+    """Return the fields common to all events of a name."""
     return {"at": unix_time(), "kind": request.kind, "name": request.name}
 
 

@@ -1,4 +1,4 @@
-"""What both drivers are: the performer of the protocols of one client, in one process."""
+"""The base of both drivers: it performs the protocols of one client, in one process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ C = TypeVar("C", bound=Connector)
 
 
 class Claim:
-    """The right of one caller to adopt a token. It ends with this object, however its caller ends."""
+    """The right of a caller to adopt a token. It ends with this object, however the caller ends."""
 
     __slots__ = ("__weakref__",)
 
 
 class Driver(OfOneProcess, Generic[C]):
-    """The settings of one client, and how its server is reached."""
+    """The settings of one client, and how the server is reached."""
 
     def __init__(
         self, connector: C, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
@@ -75,16 +75,16 @@ class Driver(OfOneProcess, Generic[C]):
 
     @property
     def reply_s(self) -> float:
-        """Seconds that the server has for a reply."""
+        """The response timeout, in seconds."""
         return self._connector.response_timeout
 
     @property
     def label(self) -> str:
-        """What people call this client: by default its host and process."""
+        """The name by which people call this client: by default host and process."""
         return self._label or f"{os.uname().nodename}:{os.getpid()}"
 
     def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
-        """Start an attempt that gets no lease. The caller must call ``undo`` on any exception."""
+        """Start an attempt without a lease. The caller must call ``undo`` on any exception."""
         self._check_open(request.name)
         return kind(request, hexlify(os.urandom(16)), monotonic())
 
@@ -102,11 +102,11 @@ class Driver(OfOneProcess, Generic[C]):
         return claim
 
     def is_open_since(self, opening: int) -> bool:
-        """Return whether the client is open, and was not closed since it was opened for that time."""
+        """Return whether the client is open, and was not closed since opening number ``opening``."""
         return not self._closed and self.openings == opening
 
     def _reopen(self) -> None:
-        """Open a client that was closed: it begins without connections and without leases."""
+        """Open a closed client: it begins without connections and without leases."""
         with self._opening:
             if self._closed:
                 self._in_this_process()

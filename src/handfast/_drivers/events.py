@@ -1,6 +1,7 @@
-"""What drivers report: to the log, which hears of it first, and to the functions of `Handfast.on`.
+"""Reports of the drivers: first to the log, then to the functions of `Handfast.on`.
 
-Drivers call `Events`, or the `Dispatcher` for an event without a log record. A dispatcher exists only while a function listens.
+Drivers call `Events`, or the `Dispatcher` for an event without a log record. A dispatcher exists only while a function
+listens.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Events"]
 
 
 class Events:
-    """What happens in one client."""
+    """The events of one client."""
 
     __slots__ = ("_listeners", "dispatcher")
 
@@ -36,9 +37,9 @@ class Events:
         """Calls the functions that listen. None without a function; another thread may set that at any moment."""
 
     def on(self, callback: Callable[[Any], object], types: tuple[type[Event], ...]) -> Callable[[], None]:
-        """Have a function called with each event of these types; of all, if there are none. Return what ends that.
+        """Have a function called with each event of these types; of all types, if none are given.
 
-        Raises TypeError.
+        Return a function to end the calls. Raises TypeError.
         """
         from handfast._drivers.dispatcher import Dispatcher, Listener
         from handfast.events import Event
@@ -64,13 +65,13 @@ class Events:
         return stop
 
     def acquired(self, lease: LeaseState, attempt: BaseAttempt | None = None) -> None:
-        """Report a new lease, of an attempt; without one it was adopted."""
+        """Report a new lease of an attempt; a lease without an attempt was adopted."""
         log.acquired(lease)
         if (dispatcher := self.dispatcher) is not None:
             dispatcher.acquired(lease, attempt)
 
     def released(self, lease: LeaseState) -> None:
-        """Report that a holder has released its lease."""
+        """Report the release of a lease by the holder."""
         log.released(lease)
         if (dispatcher := self.dispatcher) is not None:
             dispatcher.ended(lease)
@@ -82,26 +83,29 @@ class Events:
             dispatcher.lost(lease, lease.loss)
 
     def dropped(self, what: str, lease: LeaseState) -> None:
-        """Report that a lease went without a release. May be called at any point of any thread, by the garbage collector."""
+        """Report a lease dropped without a release.
+
+        May be called at any point of any thread, by the garbage collector.
+        """
         log.dropped(what, lease)
         if (dispatcher := self.dispatcher) is not None:
             for part in lease.parts:
                 dispatcher.lost(part, DROPPED)
 
     def wanted(self, lease: LeaseState, told: Wanted) -> None:
-        """Report that a holder is asked to end."""
+        """Report a request to a holder to end."""
         log.wanted(lease, told)
         if (dispatcher := self.dispatcher) is not None:
             dispatcher.wanted(lease, told)
 
     def renewal_refused(self, name: str, outcome: object) -> None:
-        """Report that the server has refused a renewal."""
+        """Report a renewal refused by the server."""
         log.renewal_refused(name, outcome)
         if (dispatcher := self.dispatcher) is not None:
             dispatcher.renewal_failed(outcome)
 
     def renewal_failed(self, error: object) -> None:
-        """Report that renewals did not reach the server, or got no answer."""
+        """Report renewals that did not reach the server, or got no answer."""
         log.renewal_failed(error)
         if (dispatcher := self.dispatcher) is not None:
             dispatcher.renewal_failed(error)

@@ -78,9 +78,9 @@ def server_silent() -> RedisTimeoutError:
 
 
 def is_full(error: Exception | None) -> bool:
-    """Return whether a connection could not be opened because the server has as many as it may.
+    """Return whether a connection could not be opened because the server has the maximum number of connections.
 
-    A server that closes a connection before its request was read loses the sentence that it sent.
+    If a server closes a connection before the request was read, the client never gets the server's sentence.
     """
     if not isinstance(error, RedisConnectionError):
         return False
@@ -88,7 +88,7 @@ def is_full(error: Exception | None) -> bool:
 
 
 def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnectionError:
-    """Return the error for what a credential provider, or other code of the user's that takes part in connecting, has raised."""
+    """Return the error for an exception of a credential provider, or of other code of the user's in connecting."""
     said = f"{type(error).__name__}: {error}"
     if settings.get("credential_provider") is not None:
         return AuthenticationError(f"there are no credentials for the server: {said}")
@@ -96,7 +96,7 @@ def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnecti
 
 
 def hello_refused(error: BaseException) -> Exception | None:
-    """Return the error for a server that lets no one in now, wants a password, or is none to connect to like that.
+    """Return the error for a server that lets no one in now, wants a password, or cannot be used in this way.
 
     None for other errors.
     """
@@ -114,7 +114,7 @@ def hello_refused(error: BaseException) -> Exception | None:
 
 
 def hint_at_tls(said: str, address: str) -> str:
-    """Return what to add to the error of a server that was never reached, where its port may be one with TLS."""
+    """Return a hint for the error of a server that was never reached, where the port may be a port with TLS."""
     scheme, plain, _ = address.partition("://")
     if not plain or scheme not in {"redis", "redis+cluster"} or not re.search(_HUNG_UP, said):
         return ""
@@ -122,7 +122,7 @@ def hint_at_tls(said: str, address: str) -> str:
 
 
 def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None:
-    """Return why no message can reach a session, by the reply that ended its handshake; None if they can."""
+    """Return why no message can reach a session, by the last reply of the handshake; None if messages can."""
     channel = subscription.channels[0]
     if isinstance(reply, ErrorReply):
         return RedisConnectionError(str(reply)) if is_transient(reply) else subscribe_denied(reply, channel)
@@ -146,12 +146,15 @@ def no_decorator() -> TypeError:
 
 
 def no_primary(error: RedisConnectionError) -> RedisConnectionError:
-    """Return the error for Sentinels that name no primary, with their addresses in place of their clients and all of their settings."""
+    """Return the error for Sentinels that name no primary.
+
+    It shows the addresses of the Sentinels in place of their clients with all settings.
+    """
     return type(error)(re.sub(_SENTINEL, r"\1:\2", str(error)))
 
 
 def no_shares(reply: ErrorReply) -> Exception:
-    """Return the error for a server that does not tell which primary of its cluster has which slot."""
+    """Return the error for a server that does not say which primary of the cluster has which slot."""
     if is_transient(reply):
         return RedisConnectionError(str(reply))
     if re.search(r"(?i)unknown command\W+CLUSTER\b", reply):
@@ -175,14 +178,14 @@ def already_held(name: str) -> ValueError:
 
 
 def copy_exception(error: Exception) -> Exception:
-    """Copy an error for one more waiter: each raised exception collects a traceback of its own."""
+    """Copy an error for another waiter: each raised exception collects a traceback of its own."""
     with contextlib.suppress(TypeError):
         return copy.copy(error)
     return error
 
 
 def unbalanced_exit(primitive: object, *, others: bool) -> RuntimeError:
-    """Return the error for a block that is left without being known; ``others``: several callers are in blocks of it."""
+    """Return the error for leaving an unknown block; ``others``: several callers are in blocks of the same object."""
     if others:
         return RuntimeError(
             f"a with block of {primitive!r} was left by another caller than the one that entered it, and several "

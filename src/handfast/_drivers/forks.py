@@ -1,7 +1,7 @@
-"""What belongs to one process starts anew in a child, whatever forks it.
+"""Objects that belong to one process start anew in a child, whatever forks it.
 
-Python runs hooks in a child that it forks itself. One that C code forks, as uWSGI does, finds out at its next call, by
-its process id.
+Python runs hooks in a child forked by Python itself. A child forked by C code, as uWSGI does, finds out at its next
+call, by the process id.
 """
 
 from __future__ import annotations

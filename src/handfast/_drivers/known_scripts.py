@@ -13,9 +13,9 @@ __all__ = ["KnownScripts"]
 class KnownScripts:
     """Decides which calls wait until it is known whether the server has their script.
 
-    The first call of a script leaves with its digest. Most servers know it; where one does not, that call leaves again
-    with the source, and those that waited right behind it. Without that, all calls of a start would be refused, and
-    sent twice.
+    The first call of a script leaves with the digest of the script. Most servers know it. If a server does not, this
+    call leaves again with the source, and the waiting calls follow right behind it. Otherwise all calls of a start
+    would be refused, and sent twice.
     """
 
     __slots__ = ("_sources_sent", "asked", "known", "unknown")
@@ -31,7 +31,7 @@ class KnownScripts:
         """With which call of this connection the source of a script left last."""
 
     def may_leave(self, digest: str) -> bool:
-        """Return whether a call may leave now: the first one of its script, or any if the script is known."""
+        """Return whether a call may leave now: the first call of a script, or any call of a known script."""
         if digest in self.known:
             return True
         if digest in self.asked:
@@ -40,19 +40,19 @@ class KnownScripts:
         return True
 
     def note(self, digest: str) -> None:
-        """Let the calls of a script leave: the server knows it, or its source leaves before them."""
+        """Let the calls of a script leave: the server knows it, or the source leaves before them."""
         self.asked.discard(digest)
         self.known.add(digest)
 
     def learn(self, digest: str, reply: Any) -> None:
-        """Take a reply. If the server does not know the script, another call of it may be the first one."""
+        """Take a reply. If the server does not know the script, another call of it may be the first call."""
         if type(reply) is ErrorReply and is_noscript(reply):
             self.asked.discard(digest)
         else:
             self.note(digest)
 
     def needs_source(self, digest: str, number: int, count: int) -> bool:
-        """Return whether a call that got NOSCRIPT must bring the source: none left after it did.
+        """Return whether a call refused with NOSCRIPT must bring the source: no source left after the call did.
 
         It was the call ``number`` of this connection, which has sent ``count``.
         """
@@ -65,7 +65,7 @@ class KnownScripts:
     def reconnect(self) -> None:
         """Expect no replies any more.
 
-        The next server most likely has the same scripts: what is sent again keeps its order.
+        The next server most likely has the same scripts: calls sent again keep their order.
         """
         self.asked.clear()
         self._sources_sent.clear()

@@ -1,7 +1,7 @@
-"""End a connection in trouble: so that nothing of it arrives later, or from another thread than its own.
+"""End a connection in trouble: nothing is to arrive later, or from another thread than the connection's own.
 
-The system goes on sending what a closed socket has not delivered, for minutes. A request that arrives after its
-tombstone is gone (20 s) would be granted to no one.
+For minutes, the system goes on sending the undelivered bytes of a closed socket. A request arriving after its tombstone
+is gone (20 s) would be granted to no one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ NO_LINGER = struct.pack("ii", 1, 0)
 
 
 def drop_undelivered(end: Any) -> None:
-    """Have the system drop what it has not delivered when this socket is closed.
+    """Have the system drop the undelivered bytes of this socket when it is closed.
 
-    Does nothing where that is not possible.
+    Does nothing where this is not possible.
     """
     with contextlib.suppress(OSError, AttributeError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
 
 
 def hang_up(end: Any) -> None:
-    """Shut a connection down from any thread. Its own thread finds it closed by the server."""
+    """Shut a connection down from any thread. The connection's own thread finds it closed by the server."""
     with contextlib.suppress(OSError, AttributeError), socket.socket(fileno=os.dup(end.fileno())) as copy:
         copy.shutdown(socket.SHUT_RDWR)

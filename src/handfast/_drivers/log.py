@@ -1,8 +1,8 @@
 """The records that clients log, with their words.
 
-Those about renewals, cleanups and Sentinels are handled on a thread of its own, where a handler that is slow or hangs
-keeps nothing from being renewed: it is a user's code, and may post a record to a web service, or wait for a lock that
-another thread holds.
+Records about renewals, cleanups and Sentinels are handled on a separate thread, where a slow or hanging handler keeps
+nothing from being renewed: a handler is a user's code, and may post a record to a web service, or wait for a lock held
+by another thread.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ why it ends."""
 
 
 class LoggerApart(logging.Logger):
-    """Makes records where it is called, with that moment and that thread, and has the logger of its name handle them soon."""
+    """Makes records where it is called, with the time and thread of the call; the logger of its name handles them."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -100,7 +100,7 @@ _budget_apart, _cleanup_apart, _lease_apart, _renewal, _sentinel = (
 
 
 def unreleased(name: str) -> None:
-    """Log that a client was closed before the server confirmed a release."""
+    """Log the close of a client before the server confirmed a release."""
     _cleanup.warning(
         "could not release the lease of %r before its client was closed; it may stay held until its ttl ends",
         name,
@@ -113,19 +113,19 @@ def pause_cut(name: str, asked: float, at_most: float) -> None:
 
 
 def settles_later(name: str, amount: str, error: Exception) -> None:
-    """Log that the settlement of a budget goes on in the background."""
+    """Log a settlement of a budget that goes on in the background."""
     text = "the budget %r is settled with %s as soon as the server answers: %s"
     _budget.warning(text, name, amount, error, extra={"lock": name, "amount": amount, "reason": str(error)})
 
 
 def unsettled(name: str, amount: str) -> None:
-    """Log that the settlement of a budget was given up."""
+    """Log a settlement of a budget that was given up."""
     text = "the budget %r could not be settled with %s: the reserved amount counts, or with a ttl nothing"
     _budget_apart.error(text, name, amount, extra={"lock": name, "amount": amount})
 
 
 def unreadable(names: Iterable[tuple[str, str]]) -> None:
-    """Log that names were left out whose keys can't be read."""
+    """Log how many names were left out because their keys can't be read."""
     found = sorted(names)
     kind, name = found[0]
     text = "left out %d that can't be read, such as the %s %r: its keys are not as this version writes them"
@@ -146,7 +146,7 @@ def refresh_failed(name: str, error: Exception, pause_s: float) -> None:
 def loop_failed(
     kind: str, name: str, function: str, error: BaseException, pause_s: float, *, of_function: bool
 ) -> None:
-    """Log that a loop goes on after a failure: an error of its function, or of the server."""
+    """Log a failure after which a loop goes on: an error of the loop's function, or of the server."""
     logger, reason = logging.getLogger(f"handfast.{kind}"), type(error).__name__
     if of_function:
         text = "%s failed, and is called again in %.3g s: %s"
@@ -202,7 +202,7 @@ def blocked_loop(name: str) -> None:
 
 
 def dropped(what: str, lease: LeaseState) -> None:
-    """Log that a lease went without a release. May be called at any point of any thread, by the garbage collector."""
+    """Log a lease dropped without a release. May be called at any point of any thread, by the garbage collector."""
     _lease_apart.warning(
         "%s was dropped without a release: it is not renewed any more, and ends in %.3g s; keep it, or enter it with a with statement",
         what,
@@ -234,7 +234,7 @@ def released(lease: LeaseState) -> None:
 
 
 def unfinished_cleanup(name: str, reason: object) -> None:
-    """Log that an undo outlasts the caller, whose lock may stay held or queued for some seconds."""
+    """Log an undo that outlasts the caller, whose lock may stay held or queued for some seconds."""
     _cleanup.warning(
         "the cleanup of %r goes on in the background: %s", name, reason, extra={"lock": name, "reason": str(reason)}
     )
@@ -248,7 +248,7 @@ def cleanup_given_up(error: object) -> None:
 
 
 def lost(lease: LeaseState) -> None:
-    """Log a loss: one without callbacks has a holder that does not know yet.
+    """Log a loss. If the lease has no callbacks, the holder does not know of the loss yet.
 
     A lease without renewal that runs out ends as planned.
     """
@@ -283,7 +283,7 @@ def listener_failed(event: str, error: Exception) -> None:
 
 
 def listener_hangs(event: str, waiting: int) -> None:
-    """Log that events of the background are dropped, since the function has not returned. The caller says it once."""
+    """Log that events of the background are dropped: the function has not returned. The caller logs it only once."""
     _lease_apart.error(
         "a function that was given to on() hangs: %d events wait for it, and further ones are dropped, as this %s",
         waiting,

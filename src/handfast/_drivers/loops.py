@@ -1,4 +1,4 @@
-"""Find out why a turn of a loop ended: what the loops of both drivers have in common. `handfast._protocol.loops` has the rules."""
+"""Find out why a turn of a loop ended, for the loops of both drivers. `handfast._protocol.loops` has the rules."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class BaseLoop:
 
     Args:
         driver: The loop ends with this client.
-        kind: The kind of the object, which is the logger's, too.
-        name: The name that log records have.
-        function: What log records call the user's function.
-        repeats: Whether the function is called again after its own errors.
+        kind: The kind of the object, also in the name of the logger.
+        name: The name in log records.
+        function: The name of the user's function in log records.
+        repeats: Whether the function is called again after errors of its own.
         apart: Whether a thread of Handfast runs the loop: SystemExit and KeyboardInterrupt of the function end no program there.
     """
 
@@ -81,7 +81,7 @@ class BaseLoop:
     def after(self, error: BaseException, lease: Lease | None = None) -> float | None:
         """Return the seconds until the loop goes on after an error; None if the error is to be raised.
 
-        ``lease`` is that of the turn, if it had one.
+        ``lease`` is the lease of the turn, if there is one.
         """
         is_of_function, self._raised = error is self._raised, None
         now, cause = monotonic(), self._cause_of(error, lease, is_of_function=is_of_function)
@@ -92,7 +92,7 @@ class BaseLoop:
         return pause
 
     def _begin(self) -> None:
-        """Note that the function is called."""
+        """Note the call of the function."""
         self._pauses.begin(monotonic())
 
     def _cause_of(self, error: BaseException, lease: Lease | None, *, is_of_function: bool) -> Cause:  # noqa: PLR0911 -- a table
@@ -118,4 +118,4 @@ class BaseLoop:
 
     @abstractmethod
     def _is_cancelled(self) -> bool:
-        """Whether the caller of the loop was cancelled, and not only a task that the function has awaited."""
+        """Whether the caller of the loop was cancelled, and not only a task awaited by the function."""

@@ -1,4 +1,4 @@
-"""Notify holders that their leases are lost or wanted, and operators of outages: what the renewers of both drivers have in common."""
+"""Notify holders of lost or wanted leases, and operators of outages. Both drivers' renewers share this."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LossNotifier:
         self.notify_lost(lease)
 
     def tell(self, lease: LeaseState, told: Told) -> None:
-        """Tell a holder why its lease was taken away, or that it is to end."""
+        """Tell a holder why the lease was taken away, or ask the holder to end."""
         if not isinstance(told, Wanted):
             self.lose(lease, revoked(told))
         elif lease.want(told, monotonic()):
@@ -43,7 +43,7 @@ class LossNotifier:
         run_lost_callbacks(lease)
 
     def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
-        """Judge the outcome of a renewal and notify of a loss. Return what is left to do."""
+        """Judge the outcome of a renewal and notify of a loss. Return the remaining work."""
         verdict = self._leases.settle(lease, outcome, now)
         if verdict is Renewal.LOST:
             self.notify_lost(lease)
@@ -52,7 +52,7 @@ class LossNotifier:
         return verdict
 
     def note_failure(self, error: BaseException) -> None:
-        """Note why the renewals that are in progress failed."""
+        """Note why the renewals in progress failed."""
         self._events.renewal_failed(error)
         self._leases.note_failure(error)
 
@@ -67,12 +67,12 @@ class LossNotifier:
 
 
 def heard(told: Told) -> Told:
-    """Note when a message for a holder came, in case that it has to wait for its lease."""
+    """Note when a message for a holder came, in case the message has to wait for the lease."""
     return told._replace(heard_at=monotonic()) if isinstance(told, Wanted) else told
 
 
 class WhenWanted:
-    """A callback of a lease that acts when its holder is to end, and does nothing when it is lost."""
+    """A callback of a lease that acts when the holder is asked to end, and does nothing when the lease is lost."""
 
     __slots__ = ("on_wanted",)
 
@@ -84,18 +84,18 @@ class WhenWanted:
 
 
 def run_wanted_callbacks(lease: LeaseState) -> None:
-    """Tell those callbacks of a lease that its holder is to end which have a method for that: blocks and events."""
+    """Notify blocks and events that the holder is to end: the lease's callbacks with a method for it."""
     callbacks = [getattr(callback, "on_wanted", None) for callback in list(lease.callbacks)]
     _run([callback for callback in callbacks if callback is not None], lease)
 
 
 def run_wanted(action: Callable[[], object], lease: LeaseState) -> None:
-    """Call a callback that came after its holder was asked to end."""
+    """Call a callback that was added after the holder was asked to end."""
     _run([action], lease)
 
 
 def run_lost_callbacks(lease: LeaseState) -> None:
-    """Call the callbacks of a lost lease, each of them once, also those that are added meanwhile."""
+    """Call the callbacks of a lost lease, each of them once, also callbacks added meanwhile."""
     _run(lease.callbacks, lease)
 
 

@@ -1,10 +1,11 @@
-"""What a client has where there is no server: every request is granted at once, to any number of holders.
+"""The driver of a client without a server: every request is granted at once, to any number of holders.
 
-For unit tests of code that uses locks. Names in `TAKEN` are granted to no one: so the other branch of that code is tested, too.
+For unit tests of code that uses locks. Names in `TAKEN` are granted to no one: so tests reach the other branch of this
+code, too.
 
 The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds
-of arguments, the errors of a lease that was released, and the end of one that is not renewed are as they are with a
-server; and its holder hears of that end.
+of arguments, the errors of a released lease, and the end of a lease without renewal are the same as with a server; and
+the holder is notified of this end.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _answer(call: Call) -> Answer:
 
 
 def _perform(steps: Steps[T], first: Answer | None = None) -> T:
-    """Run a protocol to its end. ``first`` answers its first call."""
+    """Run a protocol to its end. ``first`` answers the first call."""
     try:
         call = next(steps)
         while True:
@@ -144,7 +145,7 @@ def _perform(steps: Steps[T], first: Answer | None = None) -> T:
 
 
 class NullDriver:
-    """What both drivers do alike. Nothing here waits, so in asyncio the same methods are awaitable."""
+    """The methods that both null drivers share. Nothing here waits, so in asyncio the same methods are awaitable."""
 
     address, hears, is_cluster, is_embedded, reply_s = NULL, True, False, False, DEFAULT_RESPONSE_S
 
@@ -161,7 +162,7 @@ class NullDriver:
 
     @property
     def label(self) -> str:
-        """What people call this client: by default its host and process."""
+        """The name by which people call this client: by default host and process."""
         return self._label or f"{os.uname().nodename}:{os.getpid()}"
 
     @staticmethod
@@ -170,7 +171,7 @@ class NullDriver:
         callback()
 
     def receive(self, lease: LeaseState) -> None:
-        """Renew a lease that is at its end, as a thread would have done before."""
+        """Renew a lease at its end, as a thread would have done before."""
         if lease.is_renewed:
             lease.renewed(monotonic(), lease.request.ttl_ms * 1000)
 
@@ -201,10 +202,10 @@ class NullDriver:
     @staticmethod
     @abstractmethod
     def _later(seconds: float, function: Callable[[], object]) -> Any:
-        """Call a function after so many seconds, unless what this returns is cancelled."""
+        """Call a function after so many seconds, unless the returned object is cancelled."""
 
     def _watched(self, lease: LeaseState) -> LeaseState:
-        """Have its holder hear when it ends, as a server would let it end."""
+        """Notify the holder when the lease ends, as a server would let it end."""
         if not lease.is_renewed or lease.ends_at < inf:
             self._alarms[lease] = self._later(max(0.0, lease.deadline - monotonic()), partial(self._look, ref(lease)))
         return lease
@@ -232,7 +233,7 @@ class NullDriver:
         return None if _is_taken(attempt.request) else NullDriver.acquire(self, attempt, 0.0)
 
     def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
-        """Start an attempt that gets no lease."""
+        """Start an attempt without a lease."""
         if self._closed:
             raise ClientClosed(request.name)
         return kind(request, hexlify(os.urandom(16)), monotonic())
@@ -252,7 +253,7 @@ class NullDriver:
         return _perform(steps)
 
     def watch(self, _attempt: BaseAttempt, steps: Callable[[float], Steps[Answer]], until: float) -> Answer:
-        """Return the answer that waits for nothing."""
+        """Return the answer without waiting."""
         return _perform(steps(until))
 
     def perform_later(self, lease: LeaseState, steps: Steps[object]) -> None:
@@ -303,14 +304,14 @@ class NullDriver:
         return self
 
     def adopt(self, detached: DetachedLease, request: Any, _label: str | None) -> LeaseState:
-        """Hold a lease that another client acquired."""
+        """Hold a lease acquired by another client."""
         return self._watched(_perform(adopt(request, detached, self, None)))
 
     def forget(self, detached: DetachedLease) -> None:
         """Do nothing."""
 
     def stop_renewing(self, _lease: LeaseState) -> bool:
-        """Return False: no lease that is dropped stays taken."""
+        """Return False: no dropped lease stays taken."""
         return False
 
     def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
@@ -329,7 +330,7 @@ class NullDriver:
         return NullDriver.run(self, steps(), name)
 
     def look(self, steps: Steps[T], name: str, _timeout: float | None = None) -> T:
-        """Perform a protocol that changes nothing."""
+        """Perform a protocol without changes."""
         return NullDriver.run(self, steps, name)
 
     def open(self) -> None:
@@ -338,7 +339,7 @@ class NullDriver:
             self._closed, self.openings = False, self.openings + 1
 
     def is_open_since(self, opening: int) -> bool:
-        """Return whether it is open, and was not closed since it was opened for that time."""
+        """Return whether the client is open, and was not closed since opening number ``opening``."""
         return not self._closed and self.openings == opening
 
     def close(self, *, release: bool | None) -> None:  # noqa: ARG002 -- there is nothing to release

@@ -1,7 +1,7 @@
-"""Hear from a Sentinel that another server is the primary now: what the watches of both drivers share.
+"""Hear from a Sentinel of a switch to another primary: the part that the watches of both drivers share.
 
-One connection to one Sentinel is kept, the first that names the primary in the order in which the client library asks
-them. So the Sentinel that tells of a new primary is also the first one that is asked for its address.
+A connection to one Sentinel is kept, the first that names the primary in the order in which the client library asks
+them. So the Sentinel that tells of a new primary is also asked first for the address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAUSE_S = 1.0
 
 
 class News:
-    """What the Sentinels of a service have told so far."""
+    """The news from the Sentinels of a service so far."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -40,7 +40,7 @@ class News:
         """Whether the Sentinel that was greeted last has named the primary."""
 
     def greet(self) -> bytes:
-        """Return what is sent first on a new connection to a Sentinel."""
+        """Return the first commands on a new connection to a Sentinel."""
         self.has_answered = False
         return subscription() + self.question
 
@@ -48,8 +48,9 @@ class News:
         """Return whether a frame says that another server is the primary now.
 
         A message always does: a Sentinel names the new primary in its answers some 50 ms before it sends the message,
-        and those who connect through the client library still go to the old one. An answer does if it is another one
-        than before. The first answer may come after the message: it does if a connection was made to another primary.
+        and connections through the client library still go to the old primary. An answer does if it names another
+        primary than before. The first answer may come after the message: it does if a connection was made to another
+        primary.
 
         Raises redis.exceptions.ResponseError if the Sentinel refuses to tell, or does not know the service.
         """
@@ -74,7 +75,7 @@ class News:
         self._failures.append(error)
 
     def warn(self) -> None:
-        """Warn, once, that none of the Sentinels tells anything."""
+        """Warn, once, about Sentinels of which none tells anything."""
         failures, self._failures = dict.fromkeys(map(str, self._failures)), []
         if not self._warned:
             self._warned = True

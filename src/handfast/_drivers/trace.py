@@ -1,8 +1,8 @@
 """Show each call and each reply, for those who debug the wire: DEBUG of the logger ``handfast.wire``.
 
-``HANDFAST_TRACE=1`` sets that level and prints the records to standard error. Keys, tags and numbers are shown. All
-other texts are masked, since tokens and results are among them. A session reads the level when it is made, so that
-without DEBUG a call costs nothing more.
+``HANDFAST_TRACE=1`` sets this level and prints the records to standard error. Keys, tags and numbers are shown. All
+other texts are masked, since tokens and results are among them. A session reads the level when it is made, so without
+DEBUG a call costs nothing more.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _TracedReader(Reader):
 
 
 def _call_shown(name: str, sent: bytes) -> str:
-    """Show a script with its keys, or a command with the first argument; and how many arguments follow."""
+    """Show a script with the keys, or a command with the first argument; and how many arguments follow."""
     reader = Reader()
     reader.feed(sent)
     command, *args = reader.frame()
@@ -122,7 +122,7 @@ def _push_shown(frame: Push) -> str:
 
 
 def _item_shown(item: Any) -> str:
-    """Show a number, or a tag of our scripts with its packed numbers."""
+    """Show a number, or a tag of our scripts with the packed numbers."""
     if isinstance(item, bytes):
         tag, _, packed = item.partition(b" ")
         if tag not in _tags() or len(packed) % 8:

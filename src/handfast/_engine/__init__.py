@@ -1,4 +1,4 @@
 """Layer 2, the engine: scripts and their contracts, names of keys, calls as bytes, messages and replies.
 
-It does no I/O and reads no clock: the drivers send what it packs, and the server has the time.
+It does no I/O and reads no clock: the drivers send the packed calls, and the server has the time.
 """

@@ -1,4 +1,4 @@
-"""An autocomplete index: the format of its entries, and its calls.
+"""An autocomplete index: the format of the entries, and the calls.
 
 All entries have score 0 in one sorted set, so the server sorts them by their bytes. Entries that begin with a prefix
 are adjacent, and one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points and never contains the byte 255, so a
@@ -114,7 +114,7 @@ def folded(text: str) -> bytes:
 def fold(text: str) -> str:
     """Return a text without differences of case, and of composed and decomposed accents.
 
-    The result is that of Unicode's canonical caseless matching (The Unicode Standard, 3.13). An accent follows its
+    The result is that of Unicode's canonical caseless matching (The Unicode Standard, 3.13). An accent follows the
     letter in it, so a prefix that ends before the accent matches too: "e" matches "élan", and 하 matches 한.
     """
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

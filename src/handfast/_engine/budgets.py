@@ -1,4 +1,4 @@
-"""The calls of a budget: one name, and the accounts under its keys of which an amount is held."""
+"""The calls of a budget: a name, and the accounts under the keys of the name, of which an amount is held."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEEP, UNSET = -2, -1
 
 
 class Terms:
-    """What one client believes of a budget: the limit in millionths, and the period that the server's clock is in.
+    """A client's view of a budget: the limit in millionths, and the present period of the server's clock.
 
     All objects of a budget share it. The period begins as none: the server sends the time when it needs a period.
     """
@@ -37,12 +37,12 @@ class Terms:
         """Begin and end in microseconds."""
 
     def turn_to(self, now_us: int) -> None:
-        """Take the period of that time of the server."""
+        """Take the period of a time of the server."""
         self.period = self.calendar.at(now_us)
 
 
 class BudgetRequest(ObjectRequest):
-    """What a caller asks of a budget: to hold an amount in each of these accounts, or in none."""
+    """A request to a budget: to hold an amount in each of these accounts, or in none."""
 
     __slots__ = ("accounts", "amount", "terms", "ttl_ms")
 
@@ -76,10 +76,10 @@ class BudgetRequest(ObjectRequest):
         return self.call("reserve", token, amount=self.amount, begin_us=begin_us, end_us=end_us)
 
     def settle(self, token: bytes, amount: int, *, copies: bool, charge: int, reserved_us: int) -> Call:
-        """Let a hold of that time count for that amount; 0 gives it back.
+        """Let a hold made at ``reserved_us`` count for ``amount``; 0 gives it back.
 
-        ``copies``: whether a copy of its reserve may still be on its way. ``charge``: the accounts that are charged though they
-        have no hold, as an earlier reply has them.
+        ``copies``: whether a copy of the reserve may still be on the way. ``charge``: the accounts to charge though
+        they have no hold, as an earlier reply has them.
         """
         begin_us, end_us = self.terms.period
         return self.call(
@@ -99,7 +99,7 @@ class BudgetRequest(ObjectRequest):
 
 
 class AccountRequest(ObjectRequest):
-    """What is asked of one account."""
+    """A request to a single account."""
 
     __slots__ = ("terms",)
 

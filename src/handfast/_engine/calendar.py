@@ -2,7 +2,7 @@
 
 A script knows two moments alone. This module makes them: of a day, a week, a month, a quarter, a year, or of all time.
 A month that begins on the 31st begins on the last day of a shorter month. Where the hour after midnight is left out or
-repeated, the period begins with the first moment of its day.
+repeated, the period begins with the first moment of the day.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Calendar(NamedTuple):
         return first if first <= day else self._in_month(*_months_later(first, -MONTHS[self.period]))
 
     def _following(self, first: date) -> date:
-        """Return the first day of the period behind one."""
+        """Return the first day of the next period."""
         if self.period in MONTHS:
             return self._in_month(*_months_later(first, MONTHS[self.period]))
         return first + timedelta(days=1 if self.period == "day" else 7)

@@ -1,8 +1,8 @@
 """Requests: the calls of the engine's scripts, packed as far as they can be before there is a token.
 
-A `PermitRequest` asks for permits of one name, with a weight and a limit; a lock is one permit of one. A `MultiRequest`
-asks for one permit of each of several locks. Protocols and drivers treat the two alike. Of a cluster, one call reaches
-the names of one slot only: there a request is acquired as its ``groups``.
+A `PermitRequest` asks for permits of a name, with a weight and a limit; a lock has weight 1 and limit 1. A
+`MultiRequest` asks for a permit of each of several locks. Protocols and drivers treat the two alike. In a cluster a
+call reaches the names of a single slot only: there the ``groups`` of a request are acquired.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _TICKET_SIZE = len(doubles(0) + b"\r\n")
 
 
 def _with_ticket(request: bytes, ticket: int) -> bytes:
-    """Return a packed request with that ticket, with which it ends."""
+    """Replace the ticket at the end of a packed request, and return the result."""
     return b"%b%b\r\n" % (request[:-_TICKET_SIZE], doubles(ticket))
 
 
 class Request(ABC):
-    """What a caller acquires, as calls that can be sent."""
+    """The request of a caller, as calls ready to be sent."""
 
     __slots__ = (
         *("acknowledgement", "at_least_ms", "grant_ms", "max_hold", "name", "options", "renew"),
@@ -75,18 +75,18 @@ class Request(ABC):
         """How long a grant lasts before its first renewal, in milliseconds."""
 
     def is_acknowledged(self, answer: Answer) -> bool:
-        """Return whether as many replicas as were asked for have what this renewal wrote."""
+        """Return whether at least the requested number of replicas has the writes of this renewal."""
         return self.acknowledgement is None or answer.replicas >= self.acknowledgement.replicas
 
     @property
     @abstractmethod
     def parts(self) -> tuple[PermitRequest, ...]:
-        """The requests for one name each."""
+        """The requests for the single names."""
 
     @property
     @abstractmethod
     def groups(self) -> tuple[Request, ...]:
-        """The same request for the names of one slot each, in the order of their slots."""
+        """The same request split by slot, in the order of the slots."""
 
     @property
     def kind(self) -> str:
@@ -95,7 +95,7 @@ class Request(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that it is for."""
+        """The requested names."""
         return tuple(part.name for part in self.parts)
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Request(ABC):
 
     @abstractmethod
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
-        """Acquire, or enter the queue: at its end less its head start, or with a ticket where the token stood before."""
+        """Acquire, or enter the queue: at the end less the head start; with a ticket, where the token stood before."""
 
     @abstractmethod
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
@@ -116,16 +116,16 @@ class Request(ABC):
 
     @abstractmethod
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
+        """Release a lease. ``copies``: whether a copy of the acquire may still be on the way to the server."""
 
     @abstractmethod
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
-        """Let a lease last that long from now, or longer if it already does."""
+        """Let a lease last ``ttl_ms`` from now, or longer if it already does."""
 
     def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- for subclasses
         """Confirm a grant that was handed over, for all of ``grant_ms``.
 
-        None where it lasts that already, or waiters are only woken.
+        Return None where the grant lasts so long already, or waiters are only woken.
         """
         return None
 
@@ -134,16 +134,16 @@ class Request(ABC):
         """Undo an acquire, whatever it has reached."""
 
     def found(self, tag: bytes, *fields: Any) -> Found | None:  # noqa: ARG002 -- for `once`
-        """Return the record that a reply brings in place of a lease; None if there is none."""
+        """Return the record in a reply, if it comes in place of a lease; None if there is none."""
         return None
 
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
-        """Return what a reply raises by which the request is neither granted nor in the queue."""
+        """Return the error for a reply by which the request is neither granted nor in the queue."""
         return QueueFull(self.name, fields[0]) if tag == b"full" else LimitExceeded(self.name, fields[0])
 
 
 class PermitRequest(Request):
-    """Permits of one name: ``weight`` of ``limit``. A lock stays taken for ``at_least_ms`` since its grant."""
+    """Permits of a name: ``weight`` of ``limit``. A lock stays taken for ``at_least_ms`` since the grant."""
 
     __slots__ = (
         "_head",
@@ -179,7 +179,7 @@ class PermitRequest(Request):
         self._wants = doubles(weight, limit, min(grant_ms, CLAIM_MS))
 
     def with_weight(self, weight: int) -> PermitRequest:
-        """Return the same request for that many permits."""
+        """Return the same request for ``weight`` permits."""
         return self if weight == self.weight else self._like(self.place, weight)
 
     def with_head_start(self, head_start_us: int) -> PermitRequest:
@@ -193,11 +193,11 @@ class PermitRequest(Request):
         return self._like(self.place, self.weight, head_start_us=head_start_us, max_waiters=MAX_PERMITS)
 
     def granted(self, weight: int, at_least_ms: int) -> PermitRequest:
-        """Return the same request with what belongs to a grant that another client has got."""
+        """Return the same request with the weight and ``at_least_ms`` of another client's grant."""
         return self._like(self.place, weight, at_least_ms=at_least_ms)
 
     def showing(self, value: str) -> PermitRequest:
-        """Return the same request with a value that others see."""
+        """Return the same request with a value for others to see."""
         return self._like(self.place, self.weight, value=check_value(value))
 
     @property
@@ -284,7 +284,7 @@ class PermitRequest(Request):
         return super().rejection(tag, *fields)
 
     def adopt(self, token: bytes, control: str, label: str) -> Call:
-        """Note the client that keeps a lease from now on: the control channel and the label."""
+        """Note the control channel and the label of the client that keeps a lease from now on."""
         return self._call(ADOPT, token, f"{control} {encode_label(label)}")
 
     def slot(self, token: bytes, prefer: int) -> Call:
@@ -303,7 +303,7 @@ class PermitRequest(Request):
         return self._call(LOWER, token, self.weight)
 
     def resize(self, limit: int, by: str = "") -> Call:
-        """Set the limit that is in force for all clients; 0 lets each bring its own again.
+        """Set the limit in force for all clients; 0 lets each client bring a limit again.
 
         ``by``: the operator's label.
         """
@@ -319,17 +319,17 @@ class PermitRequest(Request):
     def hold(
         self, ttl_ms: int, grace_ms: int, reason: str, by: str, *, shown_us: int = ANY_HOLD, start: int = 0
     ) -> Call:
-        """Let no one in for so long. Ask the holders to end within ``grace_ms``; -1 asks none.
+        """Let no caller in for ``ttl_ms``. Ask the holders to end within ``grace_ms``; -1 asks none.
 
-        A ``ttl_ms`` of 0 ends the hold; with a grace the hold goes on, and its holders are asked again, from the lease end
-        ``start`` on. ``by``: the label of the operator's client. ``shown_us``: the end of the only hold that is meant;
+        A ``ttl_ms`` of 0 ends the hold; with a grace the hold goes on, and the holders are asked again, from the lease
+        end ``start`` on. ``by``: the label of the operator's client. ``shown_us``: the end of the only hold meant;
         `NO_HOLD` where there was none.
         """
         owner = owner_text("-", "-", by).encode() + reason_word(reason)
         return self._call(HOLD, doubles(ttl_ms, grace_ms, shown_us, start), encode_label(by), reason, owner)
 
     def inspect(self, max_shown: int = 100) -> Call:
-        """Read the state of the name, with so many of its holders and of its waiters."""
+        """Read the state of the name, with at most ``max_shown`` holders and as many waiters."""
         return Call(INSPECT.prefix, self._keys + bulk(max_shown))
 
     def _like(self, place: KeySet, weight: int, **changed: Any) -> PermitRequest:
@@ -355,12 +355,12 @@ class MultiRequest(Request):
 
     @property
     def parts(self) -> tuple[PermitRequest, ...]:
-        """The requests for one lock each."""
+        """The requests for the single locks."""
         return self._parts
 
     @property
     def groups(self) -> tuple[MultiRequest, ...]:
-        """The same request for the locks of one slot each, in the order of their slots: an order that all callers share."""
+        """The same request split by slot, in the order of the slots, which all callers share."""
         if not self._groups:
             slots: dict[int, list[KeySet]] = {}
             for part in self.parts:
@@ -370,7 +370,7 @@ class MultiRequest(Request):
         return self._groups
 
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> MultiRequest:
-        """Return the same request for other names, and with another timeout. Names that became the same count once."""
+        """Return the same request for other names, and with another timeout. Equal new names count once."""
         places = {part.name: part.place for part in (one.adapted(rename, timeout) for one in self.parts)}
         return MultiRequest([*places.values()], self.options._replace(timeout=timeout))
 
@@ -382,12 +382,12 @@ class MultiRequest(Request):
         return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token, caller)
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        """Release a lease, or the locks of it that are left."""
+        """Release a lease, or the locks left of it."""
         prefix = RELEASE.prefix_for(len(self.parts) * len(PARTS), 1 + copies)
         return Call(prefix, self._keys + bulk(token) + bulk("copies") * copies)
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
-        """Let a lease that still has all its locks last that long from now, or longer if it already does."""
+        """Let a lease that still has all its locks last ``ttl_ms`` from now, or longer if it already does."""
         return self._call(RENEW, pack((token, ttl_ms)))._replace(acknowledgement=self.acknowledgement)
 
     def cancel(self, token: bytes) -> Call:

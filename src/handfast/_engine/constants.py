@@ -1,6 +1,6 @@
-"""What Python and the scripts have in common: lifetimes, and the places of fields in what is stored.
+"""The constants that Python and the scripts share: lifetimes, and the places of fields in stored data.
 
-A script names a constant of `IN_SCRIPTS`, and `load` writes its number there.
+A script names a constant of `IN_SCRIPTS`, and `load` writes the number there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Effects: what a protocol yields to its driver, and what the driver sends back.
+"""Effects: a protocol yields them to the driver, and the driver sends the outcomes back.
 
 A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`. It
 knows the time only from these two: moments of the driver's monotonic clock, in seconds. So tests need neither a server
@@ -53,12 +53,12 @@ class Joining:
 
 
 class Acknowledgement(NamedTuple):
-    """What is asked of a call that has to survive a failover: that so many replicas have what it wrote, and all before it.
+    """The replicas that must have a call's writes, and all writes before, for the call to survive a failover.
 
-    A server waits for that on the connection by which it was asked, so such calls travel on a connection apart, each or several
-    of them with a `barrier` behind. A call that changes nothing would not be waited for, and the primary that has answered it may
-    be one that is not any more. So the barrier begins with a message, which is replicated in any case, and stands behind the call
-    in the same write.
+    A server waits for the replicas on the connection by which it was asked. So such calls travel on a connection apart,
+    each or several of them with a `barrier` behind. A server does not wait for a call without changes, and the server
+    that answered may be the primary no more. So the barrier begins with a message, which is replicated in any case,
+    and stands behind the call in the same write.
     """
 
     replicas: int
@@ -128,13 +128,13 @@ PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))
 
 
 def widest(calls: Sequence[Call]) -> Acknowledgement:
-    """Return the acknowledgement that holds for all of these calls, which have one each."""
+    """Return an acknowledgement that covers those of all these calls."""
     asked = [call.acknowledgement for call in calls if call.acknowledgement is not None]
     return max(asked)._replace(timeout_ms=max(one.timeout_ms for one in asked))
 
 
 class Answer(NamedTuple):
-    """The reply to a `Call`, and the moment just before the last time that it was sent."""
+    """The reply to a `Call`, and the moment just before the call was last sent."""
 
     sent_at: float
     reply: Any
@@ -145,7 +145,7 @@ class Answer(NamedTuple):
 
     @property
     def fields(self) -> list[Any]:
-        """The reply of a lock's script: its tag, and its numbers."""
+        """The reply of a lock's script: the tag and the numbers."""
         return read_reply(self.reply)
 
 
@@ -154,9 +154,10 @@ make_answer: Callable[[tuple[float, Any, bool, int]], Answer] = partial(tuple.__
 
 
 class Park(NamedTuple):
-    """Wait for a grant message for this token, counting those since the reply that put it in the queue; or until that moment.
+    """Wait for a grant message for the token, or until the moment ``until``.
 
-    The driver sends ``confirm`` in the same step in which it receives a grant, and does not wait for the reply.
+    Messages count since the reply that put the token in the queue. The driver sends ``confirm`` in the same step in
+    which it receives a grant, and does not wait for the reply.
     """
 
     token: bytes
@@ -167,7 +168,7 @@ class Park(NamedTuple):
 
 
 class GrantMessage(NamedTuple):
-    """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock.
+    """A grant published by a script: times in microseconds, ``granted_us`` on the server's clock.
 
     A lease of 0 only wakes the waiter, which then asks again. The messages of a limiter have this form too, and other
     numbers: their protocol reads them.
@@ -193,9 +194,9 @@ class Found(NamedTuple):
 
 
 class Confirmation:
-    """The reply to the confirmation of a grant, which may come before its lease is made, and in another thread.
+    """The reply to the confirmation of a grant, which may come before the lease is made, and in another thread.
 
-    ``pending`` is what the driver gets the reply from.
+    ``pending`` is the session or future that reads the reply.
     """
 
     __slots__ = ("_answers", "_take", "pending")
@@ -222,7 +223,7 @@ class Confirmation:
 
 
 class Waking(NamedTuple):
-    """The end of a `Park`: the moment, and the grant message if one came. A park may also end without a reason."""
+    """The end of a `Park`: the moment, and the grant message if it came. A park may also end without a reason."""
 
     woke_at: float
     grant: GrantMessage | None

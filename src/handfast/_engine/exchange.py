@@ -5,7 +5,7 @@ replies in the order of the commands, but sends a push in place of the reply to 
 text of the callers who wait, and the sharded inboxes of the connection.
 
 A call on its way is any object with the fields of `Sending`. A session keeps the call in ``due`` from the write to
-the reply, or reads the reply itself: a frame that is no push, while nothing is due, is the reply to the call at hand.
+the reply, or reads the reply itself: a frame other than a push, while nothing is due, is the reply to the call at hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Aside", "Called", "Exchange", "Link", "Sending", "User"]
 
 
 class Link(Protocol):
-    """Facts about the server that an exchange reads, and finds out."""
+    """Facts about the server: an exchange reads them, and finds them out."""
 
     heard: bool
     """Whether a message ever came through."""
@@ -38,14 +38,14 @@ class Link(Protocol):
         """Note that messages come through."""
 
     def note_source(self, reply: Any) -> None:
-        """Take the reply to a script that was sent in full."""
+        """Take the reply to a script sent in full."""
 
 
 class User(Protocol):
     """The session whose exchange it is. It is passed with each frame, since the exchange holds no reference to it."""
 
     def deliver(self, sending: Any, frame: Any, replicas: int) -> object:
-        """Take the reply to a call in ``due``, and the number of replicas that have the writes of the call."""
+        """Take the reply to a call in ``due``, and the number of replicas with the writes of the call."""
 
     def refuse(self, sending: Any, error: ErrorReply) -> object:
         """Take the refusal of `ASKING` for the reply to the call behind it."""
@@ -55,7 +55,7 @@ class User(Protocol):
         """Take the grant of a token, or the reason of a revocation."""
 
     def on_slot_left(self, slot: int) -> object:
-        """Have those callers ask again who wait in a slot that has left the server."""
+        """Have the callers in the queues of a slot ask again: the slot has left the server."""
 
 
 class Sending(Protocol):
@@ -86,7 +86,7 @@ class Called:
 
 
 class Aside:
-    """A reply that is due to no single call, such as that of the probe of a new connection.
+    """A reply due to no single call, such as the reply to the probe of a new connection.
 
     ``calls`` have no reply of their own as long as this reply is due.
     """
@@ -139,7 +139,7 @@ class Exchange:
         self._shards: Shards | None = None
 
     def open(self) -> Reader:
-        """Begin on a new connection. Return a reader for its bytes."""
+        """Begin on a new connection. Return a reader for the bytes."""
         self.owner, self._shards = b"", None
         return Reader()
 
@@ -169,8 +169,8 @@ class Exchange:
     def send(self, calls: Sequence[Sending], *, together: bool = False) -> bytes:
         """Return the bytes of calls on their way, and expect their replies.
 
-        ``together``: they wait for replicas, with sending barrier behind them. All replies are delivered after that of the
-        barrier; if it is an error, all calls get that.
+        ``together``: the calls wait for replicas, with a barrier behind them. All replies are delivered after the
+        barrier's; if that is an error, all calls get the error.
         """
         parts: list[bytes] = []
         frames: list[Any] = []
@@ -186,7 +186,7 @@ class Exchange:
         return b"".join(parts)
 
     def ask(self, sending: Sending) -> bytes:
-        """Return `ASKING`, which goes before that call."""
+        """Return `ASKING`, which goes before the call."""
         self.due.append(_Hook(partial(self._on_asked, sending)))
         return ASKING
 
@@ -203,7 +203,7 @@ class Exchange:
         return b"".join(self.pack(call, by_source=by_source)), confirmation
 
     def subscribe(self, slot: int) -> bytes:
-        """Return the command that subscribes to the sharded inbox of a slot, if it is to be sent."""
+        """Return the command to subscribe to the sharded inbox of a slot, if it is to be sent."""
         if self._shards is None:
             self._shards = Shards(self.owner)
         command = self._shards.subscribe(slot)
@@ -214,7 +214,7 @@ class Exchange:
     # --- in
 
     def take(self, frame: Any, user: User) -> None:
-        """Take a push, or the reply that is due first. Raises ConnectionError if none is due."""
+        """Take a push, or the first reply due. Raises ConnectionError if none is due."""
         if type(frame) is Push:
             self.take_push(frame, user)
         elif not self.due:
@@ -240,7 +240,7 @@ class Exchange:
             user.on_slot_left(self._shards.drop(frame[1]))
 
     def broken(self) -> list[Any]:
-        """Expect no reply any more: the connection is gone. Return the calls that have none, in order."""
+        """Expect no reply any more: the connection is gone. Return the calls without a reply, in order."""
         calls: list[Any] = []
         while self.due:
             entry = self.due.popleft()
@@ -252,7 +252,7 @@ class Exchange:
         return calls
 
     def _on_asked(self, sending: Sending, frame: Any, _user: User) -> None:
-        """Take the reply to `ASKING`. If it is an error, the call behind it gets that in place of its own."""
+        """Take the reply to `ASKING`. If it is an error, the call behind gets the error in place of a reply."""
         if type(frame) is ErrorReply:
             behind = self.due[0]
             if isinstance(behind, Aside):  # it keeps the reply for the barrier

@@ -12,7 +12,7 @@ KEYS and ARGV
     The names of the keys and arguments, in the order in which the caller passes them. A last name that ends with
     ``...`` stands for any number of values.
 REPLY
-    A tagged array: its tag, which is the first item, and the names of its other items. A reply of another form is
+    A tagged array: the tag, which is the first item, and the names of the other items. A reply of another form is
     described after a dash: ``-- REPLY - how many are left``.
 NEEDS
     The oldest version of each server that the script is written for.
@@ -57,7 +57,7 @@ class HeaderError(ValueError):
 
 
 class Header(NamedTuple):
-    """The contract of a script: the names of its keys and arguments in order, and the fields of each reply by its tag."""
+    """The contract of a script: the names of the keys and arguments in order, and the fields of each reply by tag."""
 
     keys: tuple[str, ...]
     args: tuple[str, ...]

@@ -1,18 +1,18 @@
-"""Key and channel names: the one place where they are made.
+"""Key and channel names: all are made here.
 
-The state of one name lives in two keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
-and name are percent-encoded, the namespace with its colons, so that two different triples never meet in one key
-and nothing can end the tag early. The parts are called what the scripts' headers call them.
+The state of a name lives in two keys with the same hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
+and name are percent-encoded, in the namespace the colons, too. So two different triples never meet in the same key, and
+nothing can end the tag early. The parts have the same names as in the scripts' headers.
 
 A name may have parts behind it, ``<name>|<part>|<part>``. They are encoded like the name, in which no ``|`` is left
 then. Users see and give such a name in the same order, unencoded, with a backslash before each ``|`` and each backslash
-inside the name or a part: `shown_name` writes this text, and `read_shown` reads it. So each key has one text, and each text
-one key.
+inside the name or a part: `shown_name` writes this text, and `read_shown` reads it. So each key has a single text, and
+each text a single key.
 
 Kinds with `ObjectKind.is_one_slot` have the parts at the end of a key, outside of the hash tag.
 
-A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its
-names are in one slot. There the name's colons are encoded, too.
+A namespace in braces is the hash tag of all keys in it, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all names
+of the namespace are in the same slot. There the name's colons are encoded, too.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _NAME_SAFE = ":/@"
 
 
 class KeySet:
-    """The keys of one name, and of the parts behind it if there are any.
+    """The keys of a name, and of the parts behind it if there are any.
 
-    ``tag``: the beginning of the keys, where it was read of one of them.
+    ``tag``: the beginning of the keys, where it was read from a key.
     """
 
     __slots__ = ("_behind", "_namespace", "_parts", "_plain_name", "kind", "name", "tag")
@@ -86,12 +86,12 @@ class KeySet:
 
     @classmethod
     def of_shown(cls, namespace: str, kind: str, text: str) -> KeySet:
-        """Return the keys of the name that has this text. Raises TypeError or ValueError if no name has it."""
+        """Return the keys of the name with this text. Raises TypeError or ValueError if no name has it."""
         return cls(namespace, kind, *read_shown(kind, text))
 
     @property
     def mark(self) -> str:
-        """The text that each key of this name has, and no key of another name."""
+        """The text in each key of this name, and in no key of another name."""
         return self.tag + self._behind
 
     def renamed(self, name: str) -> KeySet:
@@ -114,23 +114,23 @@ class KeySet:
         return KeySet(self._namespace, self.kind, self._plain_name) if self._parts else self
 
     def keyed(self, parts: tuple[str, ...]) -> KeySet:
-        """Return the keys of the same name with these parts behind it, and behind those that it has."""
+        """Return the keys of the same name with these parts behind it, after its present parts."""
         return KeySet(self._namespace, self.kind, self._plain_name, self._parts + parts)
 
     def key(self, part: str) -> str:
-        """Return the key of one part of the state, such as ``tokens``."""
+        """Return the key of a part of the state, such as ``tokens``."""
         return f"{self.tag}:{part}{self._behind}"
 
 
 def shown_name(kind: str, name: str, parts: Iterable[str] = ()) -> str:
-    """Return the text that users see of a name and its parts: no other name of this kind has the same."""
+    """Return the text of a name with parts, as users see it: no other name of this kind has the same text."""
     if kind not in KEYED:
         return name
     return SEPARATOR.join([_ESCAPED.sub(r"\\\g<0>", text) for text in (name, *parts)])
 
 
 def read_shown(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the name and the parts of which this is the text. Raises ValueError for what `shown_name` never returns."""
+    """Return the name and the parts in a text of `shown_name`. Raises ValueError for any other text."""
     if kind not in KEYED or not text or not isinstance(text, str):
         return text, ()
     found = _SHOWN_PART.findall(text)
@@ -144,7 +144,7 @@ def read_shown(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_namespace(namespace: str) -> None:
-    """Raise TypeError or ValueError for what can't be a namespace."""
+    """Raise TypeError or ValueError for an invalid namespace."""
     _frame(namespace)
 
 
@@ -154,7 +154,7 @@ def keys_of_kind(namespace: str, kind: str) -> str:
 
 
 def key_pattern(namespace: str, pieces: Iterable[str], part: str | None) -> str:
-    """Return the server's pattern for that part of all names, of every kind, that have these pieces in this order.
+    """Return the server's pattern for ``part`` of all names, of every kind, with these pieces in this order.
 
     Anything may stand between two pieces, so the empty pieces at the ends leave an end open. Without ``part`` a piece may
     stand anywhere behind the kind, also outside of a hash tag.
@@ -165,7 +165,7 @@ def key_pattern(namespace: str, pieces: Iterable[str], part: str | None) -> str:
 
 
 def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
-    """Return the keys of the name that has this key, and its part; None if it is no key of a name in this namespace.
+    """Return the keys of the name with this key, and the key's part; None if it is no key of a name in this namespace.
 
     Raises ValueError if the name is too long.
     """
@@ -188,7 +188,7 @@ def read_key(namespace: str, key: str) -> tuple[KeySet, str] | None:
 def _plain_keys(namespace: str) -> re.Pattern[str]:
     """Return a pattern for keys in which the name is not encoded, as most are: tag, kind, name and part.
 
-    A search reads 100,000 keys: this takes a quarter of the time that it takes to decode and to encode the name.
+    A search reads 100,000 keys: the pattern takes a quarter of the time of decoding and encoding the name.
     """
     start, safe, end = _frame(namespace)
     name = rf"[\w.\-~{safe}]{{1,{MAX_NAME_BYTES}}}"
@@ -207,7 +207,7 @@ def _encoded(namespace: str, parts: tuple[str, ...]) -> str:
 
 
 def _frame(namespace: str) -> tuple[str, str, str]:
-    """Return what stands before kind and name in a key, what of the name is not encoded, and what stands behind it."""
+    """Return the text before the kind in a key, the extra unencoded characters of a name, and the text behind it."""
     encoded = encode_name(namespace, "namespace")
     if namespace[0] == "{" and namespace[-1] == "}":
         return f"{{{encode_name(namespace[1:-1], 'what a namespace has in braces')}}}:", "/@", ""
@@ -215,16 +215,16 @@ def _frame(namespace: str) -> tuple[str, str, str]:
 
 
 def inbox_channel(namespace: str, client_id: str, number: int) -> str:
-    """The channel on which scripts publish the grants for the waiters of one connection, the client's ``number``-th.
+    """The channel on which scripts publish the grants for the waiters of a connection, the client's ``number``-th.
 
-    Each connection has another one. So a queue entry that was made through an earlier connection, as an older state of
-    the server may have it, has no subscriber and is skipped.
+    Each connection has another inbox. So a queue entry made through an earlier connection, as an older state of the
+    server may have it, has no subscriber and is skipped.
     """
     return f"{encode_name(namespace, 'namespace')}:inbox:{client_id}:{number}"
 
 
 def sharded_channel(inbox: str, word: str) -> str:
-    """The channel of the same connection for the names of one slot of a cluster, which has ``word`` as a key.
+    """The channel of the same connection for the names in a slot of a cluster: the slot of the key ``word``.
 
     Only such a channel has braces.
     """
@@ -233,10 +233,10 @@ def sharded_channel(inbox: str, word: str) -> str:
 
 
 def empty_channel(namespace: str) -> str:
-    """A channel that no one subscribes to, among those that a client may publish to."""
+    """A channel without subscribers, to which a client may publish."""
     return f"{encode_name(namespace, 'namespace')}:inbox:-"
 
 
 def control_channel(namespace: str, client_id: str) -> str:
-    """The channel on which scripts publish that a lease of one client was taken away."""
+    """The channel on which scripts publish that a lease of the client was taken away."""
     return f"{encode_name(namespace, 'namespace')}:control:{client_id}"

@@ -61,7 +61,7 @@ class Window(NamedTuple):
     per_ms: int
 
     def __str__(self) -> str:
-        """Return the part of its key behind ``window:``."""
+        """Return the part of the key behind ``window:``."""
         return f"{self.metric}:{self.per_ms}" if self.metric else str(self.per_ms)
 
     @classmethod
@@ -87,7 +87,7 @@ class Limit(NamedTuple):
 
     @property
     def window(self) -> Window:
-        """Where its admissions are stored."""
+        """Where the admissions are stored."""
         return Window(self.metric, self.per_ms)
 
     def cost_of(self, cost: Cost) -> int:
@@ -127,7 +127,7 @@ def read_limits(packed: bytes) -> list[Limit]:
 
 
 class LimitRequest(ObjectRequest):
-    """What a caller asks of a limiter: to be admitted for ``cost`` under all rates, by metric in the order of their periods.
+    """A request to a limiter: to be admitted for ``cost`` under all rates, by metric in the order of their periods.
 
     ``rates`` are the caller's own, unless the server has said that others are set. Without ``cost`` it is 1; of a limiter
     with metrics 1 for ``requests``, and 0 for the others.
@@ -244,7 +244,7 @@ class LimitRequest(ObjectRequest):
     def settle(self, token: bytes, cost: Cost, *, copies: bool) -> Call:
         """Let an admission count for another cost; 0 takes it back.
 
-        ``copies``: whether a copy of its acquire may still be on its way.
+        ``copies``: whether a copy of the acquire may still be on the way.
         """
         if not self.has_metrics:
             return self.call("settle", token, new_cost=self.rates[0].cost_of(cost), copies=copies)
@@ -270,7 +270,7 @@ class LimitRequest(ObjectRequest):
         return Call(command("SET", len(args)), pack(args))
 
     def resize(self, by: str, why: str) -> Call:
-        """Set these rates for all clients; or have each bring its own again, if they are the caller's.
+        """Set these rates for all clients; if they are the caller's own, have each client bring its own again.
 
         ``by``: the label of the client. ``why``: the rates as text.
         """

@@ -1,6 +1,6 @@
 """The messages that scripts publish, and who receives them.
 
-A waiter hears of its grant; a holder that its lease was taken away, or that it is to end.
+A waiter hears of a grant; a holder hears of a lease taken away, or of a request to end it.
 ``lua/lib/inbox.lua``, ``lua/permit_release.lua``, ``lua/lib/revoke.lua`` and ``lua/permit_overtake.lua`` write them.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Message", "Subscription", "Told", "Wanted", "parse_message"]
 
 
 class Subscription(NamedTuple):
-    """What one connection subscribes to, and the owner text that its requests carry."""
+    """The channels of a connection, and the owner text in its requests."""
 
     channels: tuple[str, ...]
     owner: str = ""
@@ -39,7 +39,7 @@ class Subscription(NamedTuple):
     def probe(self) -> bytes:
         """A grant of nothing to no waiter, published to the own inbox: it comes back if messages come through.
 
-        It comes before the reply to the next command, whatever the order of message and reply that the server has. A
+        It comes before the reply to the next command, whatever the server's order of message and reply. A
         connection without an owner text has no waiters, and needs none.
         """
         return b"*3\r\n" + pack(("PUBLISH", self.channels[0], _PROBE)) if self.owner else b""

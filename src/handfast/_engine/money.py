@@ -47,7 +47,7 @@ def millionths(amount: Amount, what: str, *, rounds_up: bool = False) -> int:
 
 
 def as_decimal(number: int) -> Decimal:
-    """Return millionths as a decimal without zeros at its end."""
+    """Return millionths as a decimal without trailing zeros."""
     whole, part = divmod(abs(number), 10**DECIMALS)
     text = f"{whole}.{part:06}".rstrip("0").rstrip(".")
     return Decimal(f"-{text}" if number < 0 else text)

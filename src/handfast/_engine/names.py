@@ -185,7 +185,7 @@ def outcome(place: KeySet) -> Call:
 
 
 def _literals(pattern: str) -> list[str]:
-    """Return what stands between the wildcards of a pattern."""
+    """Return the texts between the wildcards of a pattern."""
     pieces, start = [""], 0
     for found in _WILDCARD.finditer(pattern):
         pieces[-1] += pattern[start : found.start()]

@@ -1,7 +1,7 @@
 """The calls of an object without leases, packed from the headers of its scripts.
 
-A script has the name of its object and a verb, such as ``latch_watch``. The header of the script names keys and arguments,
-and lists the values packed into an argument (`handfast._engine.contract`). So `ObjectRequest` packs the calls of every
+A script has the name of its object and a verb, such as ``latch_watch``. Its header names keys and arguments, and lists
+the values packed into an argument (`handfast._engine.contract`). So `ObjectRequest` packs the calls of every
 object: from values given once (``fixed``) and values given with each call, by name.
 """
 

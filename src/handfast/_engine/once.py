@@ -1,4 +1,4 @@
-"""The calls of a key of once: a lock of its own, with a record of what its run came to."""
+"""The calls of a key of once: a separate lock, with a record of how the run ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ending(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What the server has of a key."""
+    """The record of a key, as the server has it."""
 
     at_us: int
     fence: int
@@ -67,12 +67,12 @@ def read_stored(stored: bytes) -> Record:
 
 
 def version_of(stored: bytes) -> str:
-    """Return a digest that tells this record from others, and does not tell its token; empty without a record."""
+    """Return a digest to tell this record from others, without giving the token away; empty without a record."""
     return sha1(stored[:VERSIONED_BYTES], usedforsecurity=False).hexdigest() if stored else ""
 
 
 class OnceRequest(PermitRequest):
-    """What a caller asks of a key: its record, or to run."""
+    """A caller's request for a key: to get the record, or to run."""
 
     __slots__ = ("_result", "ending", "fingerprint", "keep_ms", "pause_ms", "refresh_ms")
 
@@ -101,7 +101,7 @@ class OnceRequest(PermitRequest):
 
     @property
     def question(self) -> tuple[str, bytes, int, int, int]:
-        """What it asks: requests with the same have the same answer, unless it is to run."""
+        """The question of the request: equal questions have the same answer, unless the answer is to run."""
         options = self.options
         return self.place.tag, self.fingerprint, self.refresh_ms, options.max_waiters, options.head_start_us
 
@@ -116,7 +116,7 @@ class OnceRequest(PermitRequest):
         )
 
     def for_call(self, timeout: float | None, fingerprint: bytes) -> OnceRequest:
-        """Return the same request with another timeout, and for what has this fingerprint; an empty one fits any."""
+        """Return the same request with another timeout, and for this fingerprint; an empty fingerprint fits any."""
         if timeout == self.timeout and not fingerprint and not self.fingerprint:
             return self
         request = copy(self)
@@ -124,13 +124,13 @@ class OnceRequest(PermitRequest):
         return request
 
     def ending_as(self, outcome: Outcome | Literal["dropped"], value: bytes, keep_ms: int | None = None) -> OnceRequest:
-        """Return the same request, whose release records how its run has ended."""
+        """Return the same request, whose release records how the run has ended."""
         request = copy(self)
         request.ending = Ending(outcome, value, self.keep_ms if keep_ms is None else keep_ms)
         return request
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
-        """Find the record, or run, or enter the queue: at its end, or with a ticket where the token stood before."""
+        """Find the record, or run, or enter the queue: at the end, or with a ticket where the token stood before."""
         return self._ask(token, WAIT_MS, ticket or -self.options.head_start_us, caller)
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
@@ -138,21 +138,21 @@ class OnceRequest(PermitRequest):
         return self._ask(token, 0, 0, caller)
 
     def begin(self, token: bytes) -> Call:
-        """Record that its run begins."""
+        """Record the start of the run."""
         return self._record(token, Ending("begun", b"", self.keep_ms), copies=False)
 
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, whatever it has reached: also that its run has begun, which its caller never got."""
+        """Undo an acquire, whatever it has reached: also the start of a run that the caller never got."""
         return Call(CANCEL.prefix, self._keys + self._result + bulk(token))
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        """End a run. ``copies``: whether a copy of its acquire may still be on its way to the server."""
+        """End a run. ``copies``: whether a copy of the acquire may still be on the way to the server."""
         if self.ending is None:
             return super().release(token, copies=copies)
         return self._record(token, self.ending, copies=copies)
 
     def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- as for other permits
-        """Return None: what is handed over is asked for again before anyone runs."""
+        """Return None: a waiter asks again for a grant that is handed over, before it runs."""
         return None
 
     def found(self, tag: bytes, *fields: Any) -> Found | None:
@@ -173,7 +173,7 @@ class OnceRequest(PermitRequest):
         return Call(command("DEL", 1), self._result)
 
     def forget_shown(self, stored: bytes) -> Call:
-        """Delete the record if it begins as this one."""
+        """Delete the record if it begins as ``stored`` does."""
         return Call(FORGET.prefix, self._result + bulk(stored[:VERSIONED_BYTES]))
 
     def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:

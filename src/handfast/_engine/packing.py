@@ -33,9 +33,9 @@ def read_doubles(packed: bytes) -> list[int]:
 
 
 def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
-    """Read a reply: its tag and numbers. An array, for one with texts, is unchanged.
+    """Read a reply: the tag and the numbers. An array, for a reply with texts, is unchanged.
 
-    The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of its request.
+    The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of the request.
     """
     if type(reply) is int:
         return [b"granted", reply, ttl_ms * 1000]

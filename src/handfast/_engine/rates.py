@@ -45,9 +45,9 @@ RATE = r"\s*([0-9]{1,10})\s*(?:/|per)\s*([0-9]{1,10})?\s*([a-z]+)\s*"
 
 
 def read_rates(rates: Rates) -> tuple[Limit, ...]:
-    """Read 1 to 4 rates with different periods, and return them in the order of these.
+    """Read 1 to 4 rates with different periods, and return them in the order of the periods.
 
-    Raises TypeError for what are no rates, and ValueError for bad ones.
+    Raises TypeError for anything other than rates, and ValueError for bad ones.
     """
     found: dict[int, Limit] = {}
     for rate in _each(rates):
@@ -61,7 +61,7 @@ def read_rates(rates: Rates) -> tuple[Limit, ...]:
 def read_metrics(rates: Mapping[str, Rates]) -> tuple[Limit, ...]:
     """Read the rates of 1 to 4 metrics, 8 at most, and return them by metric in the order of their periods.
 
-    Raises TypeError for what are no rates, and ValueError for bad ones.
+    Raises TypeError for anything other than rates, and ValueError for bad ones.
     """
     if not isinstance(rates, Mapping):
         raise TypeError(f"rates must be a mapping such as {{'tokens': '200000/min'}}, not {rates!r}")
@@ -105,9 +105,9 @@ def read_text(text: str) -> Rates | dict[str, Rates]:
 
 
 def check_costs(costs: Mapping[str, int], rates: Iterable[Limit]) -> dict[str, int]:
-    """Return what a call counts for by metric.
+    """Return the cost of a call by metric.
 
-    Raises TypeError for what are no costs; ValueError for a metric that there is not, or a number out of range.
+    Raises TypeError for anything other than costs; ValueError for an unknown metric, or a number out of range.
     """
     if not isinstance(costs, Mapping):
         raise TypeError(f"this limiter has metrics, so cost must be a mapping such as {{'tokens': 500}}, not {costs!r}")

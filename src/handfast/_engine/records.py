@@ -1,12 +1,12 @@
-"""What the server stores of a token, and the text about its owner that clients send.
+"""The record of a token on the server, and the clients' text about its owner.
 
 The twin of ``lua/lib/record.lua``.
 
     mark weight limit claim_ms caller, as doubles, and inbox control label words..., as text
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
-words are ``name=text``, percent-encoded. ``value`` is data that its caller shows to others, ``ttl`` the length of the
-lease in milliseconds where it is not the default one, ``slot`` the number of a holder, ``ahead`` the head start of a
+words are ``name=text``, percent-encoded. ``value`` is data for others to see, ``ttl`` the length of the
+lease in milliseconds where it is not the default, ``slot`` the number of a holder, ``ahead`` the head start of a
 request in microseconds, ``wanted`` when a holder that is to end is revoked, ``hold`` the end of an operator's hold, and
 ``reason`` why. A reader passes over words whose names it does not know.
 """
@@ -42,7 +42,7 @@ _NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
 
 class Record(NamedTuple):
-    """One token's record."""
+    """The record of a token."""
 
     mark: int
     """Of a holder the fence; of a waiter the end of its wait-lease, in microseconds on the server's clock."""
@@ -70,7 +70,7 @@ class Record(NamedTuple):
 
     @property
     def of_several(self) -> bool:
-        """Whether its request is for several names: those have no claim."""
+        """Whether the request is for several names: such a request has no claim."""
         return self.claim_ms == 0 and self.weight > 0
 
     @property
@@ -86,9 +86,9 @@ def _owner(control: str, caller: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape line ends and other control characters of a text that another client wrote: it goes to logs and terminals.
+    """Escape line ends and other control characters of another client's text: it goes to logs and terminals.
 
-    All that is read of other clients passes here: labels, reasons, and the texts of exceptions.
+    All texts of other clients pass here: labels, reasons, and the texts of exceptions.
     """
     if text.isprintable():
         return text
@@ -101,13 +101,13 @@ def owner_text(inbox: str, control: str, label: str) -> str:
 
 
 def words_of(value: str, ahead_us: int) -> bytes:
-    """The words of a record for data that others see and for a head start; empty without either."""
+    """The words of a record for data shown to others and for a head start; empty without either."""
     words = f" value={encode_label(value)}" if value else ""
     return (f"{words} ahead={ahead_us}" if ahead_us else words).encode()
 
 
 def ttl_word(ttl_ms: int) -> bytes:
-    """The word of a record for the length of a lease; empty for the default one."""
+    """The word of a record for the length of a lease; empty for the default."""
     return b"" if ttl_ms == DEFAULT_TTL_MS else f" ttl={ttl_ms}".encode()
 
 
@@ -117,7 +117,7 @@ def reason_word(reason: str) -> bytes:
 
 
 def encode_label(label: str) -> str:
-    """Percent-encode what would end a label."""
+    """Percent-encode the characters that would end a label."""
     return quote(label, safe=":;=,/@")
 
 
@@ -148,7 +148,7 @@ def _read_owner_text(text: bytes) -> tuple[Any, ...]:
 
 
 class Action(NamedTuple):
-    """What an operator did last, as the field ``last`` of a name has it."""
+    """The last action of an operator, as the field ``last`` of a name has it."""
 
     at_us: int
     what: str

@@ -19,7 +19,7 @@ class Push(list[Any]):
 
 
 class ErrorReply(str):
-    """An error reply. It is a value rather than an exception: the caller of the command decides what it means."""
+    """An error reply. It is a value rather than an exception: the caller of the command judges it."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class Reader:
 
     Most frames of a session are bulk strings, or short arrays, that arrive whole; `_read_whole` is a fast path for them.
 
-    A long frame in many pieces is decoded once: what is decoded is kept, not decoded again with every piece.
+    A long frame in many pieces is decoded once: decoded items are kept, and not decoded again with every piece.
     """
 
     __slots__ = ("_open", "_pieces", "_size", "_wanted", "frames")

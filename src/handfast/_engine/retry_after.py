@@ -14,7 +14,7 @@ not say for how long."""
 
 
 def retry_after(header: str | None, now: datetime) -> float:
-    """Return for how many seconds a header asks: the longest time, if there are several, and 0 for one that is over."""
+    """Return for how many seconds a header asks: the longest time, if there are several, and 0 for a past time."""
     text = (header or "").strip()
     if re.fullmatch(r"[\d.,\s]+", text):
         seconds = [float(one) for one in re.split(r"[,\s]+", text) if re.fullmatch(r"\d+(\.\d*)?|\.\d+", one)]

@@ -1,8 +1,8 @@
-"""Lua scripts: a source with a header that is its contract, and the digest by which servers know it.
+"""Lua scripts: a source, a header as its contract, and the digest by which servers know the script.
 
 A call is sent as EVALSHA, and as EVAL with the source only where the server does not know the script. The engine's
 scripts are the files of ``lua/``; they include parts of ``lua/lib/``, which `load` puts in. ``tools/check_scripts.py``
-checks each header against its body.
+checks each header against the body.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LuaScript:
         """For the keys and arguments that the header names, and none of those that its dots stand for."""
 
     def prefix_for(self, keys: int, args: int) -> CommandPrefix:
-        """Return the prefix for that many keys and arguments."""
+        """Return the prefix for so many keys and arguments."""
         prefix = self._prefixes.get((keys, args))
         if prefix is None:
             start, number = b"*%d\r\n" % (3 + keys + args), bulk(keys)
@@ -73,7 +73,7 @@ class LuaScript:
 
 
 class _EngineScript(LuaScript):
-    """A script of ``lua/`` that is read at the first use: a program uses few scripts."""
+    """A script of ``lua/``, read at the first use: a program uses few scripts."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class _EngineScript(LuaScript):
 
 
 def command(name: str, args: int) -> CommandPrefix:
-    """Return the prefix of a plain command with that many arguments."""
+    """Return the prefix of a plain command with ``args`` arguments."""
     start = b"*%d\r\n" % (1 + args) + bulk(name)
     return CommandPrefix(name, "", start, start)
 
@@ -109,9 +109,9 @@ def load(name: str) -> LuaScript:
 
 
 def include_parts(text: str) -> str:
-    """Replace each line ``-- @include name`` by that part of ``lua/lib/``, and constants by their numbers.
+    """Replace each line ``-- @include name`` by the part of ``lua/lib/``, and constants by their numbers.
 
-    A part of a part comes without its own comment.
+    A part within a part comes without its own comment.
     """
     return with_numbers(
         _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
@@ -133,7 +133,7 @@ def _replace_includes(text: str, part: Callable[[str], str]) -> str:
 
 
 def as_sent(text: str) -> str:
-    """Drop the lines of a script that are comments, and the indents. No string of ours has more than one line."""
+    """Drop the comment lines of a script, and the indents. No string of ours has more than one line."""
     lines = (line.lstrip(" ") for line in text.splitlines(keepends=True))
     return "".join(line for line in lines if not line.startswith(("--", "\n")))
 
@@ -152,7 +152,7 @@ def lua_text(path: str) -> str:
 
 @cache
 def lua_texts() -> dict[str, str]:
-    """Read all files of ``lua/``, where the first one is needed.
+    """Read all files of ``lua/``, when the first is needed.
 
     So a release needs no file, whatever has become of the file descriptors or the root folder since the acquire.
     """

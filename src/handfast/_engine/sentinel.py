@@ -1,7 +1,8 @@
-"""What a Sentinel tells of its service: which server is the primary, and from when on it is another.
+"""The answers of a Sentinel about a service: which server is the primary, and from when on another server is.
 
-After a planned failover the old primary takes writes for ten seconds more, and cuts no connection. A client that stayed
-there would acquire what others acquire at the new one. So each client has one Sentinel tell it of the change.
+After a planned failover the old primary takes writes for ten seconds more, and cuts no connection. A client which
+stayed there would acquire the locks that others acquire at the new primary. So each client has a Sentinel tell it of
+the change.
 """
 
 from __future__ import annotations

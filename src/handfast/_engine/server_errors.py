@@ -1,6 +1,6 @@
-"""What the server's error replies mean, and to which line of a script they point.
+"""The meaning of the server's error replies, and the line of a script to which they point.
 
-Servers word an error that is raised inside a script differently. Up to Redis 6.2 it is
+Servers word an error raised inside a script differently. Up to Redis 6.2 it is
 ``Error running script (call to f_…): @user_script:3: user_script:3: …``, from 7.0 on
 ``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that a script
 returns on purpose (``redis.error_reply``) has no position.

@@ -1,4 +1,4 @@
-"""What a server says of itself: INFO, its settings and its time."""
+"""Facts that a server tells of itself: INFO, settings and time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def setting(name: str) -> Call:
 
 
 def read_setting(reply: dict[bytes, bytes]) -> str | None:
-    """Return the value of the setting that was asked for; None if the server has none of that name."""
+    """Return the value of the requested setting; None if the server has no setting of this name."""
     return next((value.decode() for value in reply.values()), None)
 
 
 def read_info(reply: bytes) -> dict[str, str]:
-    """Return the fields of an INFO, of all its sections."""
+    """Return the fields in all sections of an INFO."""
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
@@ -40,7 +40,7 @@ def read_time(reply: list[Any]) -> datetime:
 
 
 def replica_lags(info: dict[str, str]) -> list[int]:
-    """Return, for each replica, the seconds since it last confirmed what it has."""
+    """Return, for each replica, the seconds since the last confirmation."""
     fields = (
         dict(part.split("=", 1) for part in value.split(",") if "=" in part)
         for name, value in info.items()

@@ -1,10 +1,10 @@
-"""Which servers keep the promises of a lease: by name, and where the name is not enough by what they do.
+"""Which servers keep the promises of a lease: by name, and where the name is not enough by a proof.
 
-A script must be alone on its server while it runs. Redis and Valkey run nothing beside it. Of an engine that is not
-known to be like that, a client asks for a proof before its first call. Some engines are refused whatever they do.
+A script must be alone on its server while it runs. Redis and Valkey run nothing beside it. Of an engine not known
+to do the same, a client asks for a proof before the first call. Some engines are refused in any case.
 
-Who a server is shows in its INFO. A server that gives none to this user is taken for what its other replies say. INFO
-also shows the two mistakes that a URL cannot: the port of a Sentinel, and one node of a cluster.
+INFO shows the kind of a server. If a server gives no INFO to this user, its other replies count. INFO also shows two
+mistakes that a URL cannot: the port of a Sentinel, and a single node of a cluster.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ return 1
 
 
 def identify(info: Mapping[str, str]) -> Engine:
-    """Return what kind of server has this INFO."""
+    """Return the kind of server with this INFO."""
     unknown = [name for name in info if name.endswith("_version") and name not in _NOT_AN_ENGINE]
     for engine in ENGINES:
         if any(name.startswith(engine.sign) for name in info) and not (engine is ENGINES[-1] and unknown):
@@ -102,7 +102,7 @@ def to_be_proven(reply: Any, place: str, *, in_cluster: bool) -> Engine | None:
 
     ``place`` is the ``host:port`` of the server, and ``in_cluster`` whether it was reached as a node of a cluster.
 
-    Raises ServerUnsupported for one that is refused.
+    Raises ServerUnsupported for a refused server.
     """
     if not isinstance(reply, bytes):
         return None  # its user may not ask
@@ -125,7 +125,7 @@ def to_be_proven(reply: Any, place: str, *, in_cluster: bool) -> Engine | None:
 
 
 def _service(info: Mapping[str, str]) -> str:
-    """Return the first service that a Sentinel watches."""
+    """Return the first service watched by a Sentinel."""
     fields = (field.partition("=") for field in info.get("master0", "").split(","))
     return next((value for name, _, value in fields if name == "name"), "SERVICE")
 

@@ -1,9 +1,9 @@
-"""Sharded inboxes: in a cluster, further channels of one connection, each for the names of one slot. No I/O.
+"""Sharded inboxes: in a cluster, further channels of a connection, each for the names of a slot. No I/O.
 
-What is published on a sharded channel stays with the primary of its slot and its replicas; what is published on another
-channel goes to all nodes of the cluster. So a connection subscribes to that of a slot when one of its callers waits for
-a name there. Until the server has confirmed that, and for good where it knows no such channels, messages come to the
-inbox that every connection has.
+A message on a sharded channel stays with the primary of the slot and the replicas; a message on another channel goes to
+all nodes of the cluster. So a connection subscribes to the sharded inbox of a slot when a caller waits for a name
+there. Until the server has confirmed the subscription, and for good where it knows no such channels, messages come to
+the classic inbox of the connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 1024
 
 
 class Shards:
-    """Those of one connection. ``owner`` is its owner text, which begins with its classic inbox."""
+    """The sharded inboxes of a connection. ``owner`` is the owner text, which begins with the classic inbox."""
 
     def __init__(self, owner: bytes) -> None:
         inbox, _, rest = owner.partition(b" ")
@@ -42,9 +42,9 @@ class Shards:
         return self._owners.get(slot_of_call(call), self._classic) if self._owners else self._classic
 
     def subscribe(self, slot: int) -> bytes:
-        """Return the command that subscribes to the inbox of a slot; nothing if it was sent before, or is of no use.
+        """Return the command to subscribe to the inbox of a slot; nothing if it was sent before, or is of no use.
 
-        What comes back is a push, for `take`; or an error reply, for `refuse`.
+        The response is a push, for `take`; or an error reply, for `refuse`.
         """
         if slot in self._asked or len(self._asked) >= MOST or self._is_refused:
             return b""
@@ -56,7 +56,7 @@ class Shards:
         self._owners[slot_of_key(channel)] = channel + b" " + self._rest
 
     def drop(self, channel: bytes) -> int:
-        """Use an inbox no more: its slot has left the server. Return the slot."""
+        """Use an inbox no more: the slot has left the server. Return the slot."""
         slot = slot_of_key(channel)
         self._asked.discard(slot)
         self._owners.pop(slot, None)
@@ -75,7 +75,7 @@ _unused = map("".join, chain(*(product(ascii_lowercase, repeat=length) for lengt
 
 
 def word_of(slot: int) -> str:
-    """Return a word that is in this slot, if it is a key."""
+    """Return a word that, as a key, is in this slot."""
     while slot not in _words:
         word = next(_unused)
         _words.setdefault(slot_of_key(word.encode()), word)

@@ -1,6 +1,6 @@
-"""Slots: how a cluster divides its keys among its primaries, and how it tells a client which one has which.
+"""Slots: how a cluster divides its keys among its primaries, and how it tells a client which primary has a slot.
 
-A key belongs to the slot of what stands in its first braces. All keys of a name have the same there, so all of them,
+A key belongs to the slot of the text in its first braces. All keys of a name have the same text there, so all of them,
 and every call for the name, are in one slot.
 """
 
@@ -58,7 +58,7 @@ class Node(NamedTuple):
 
 
 class Redirection(NamedTuple):
-    """What a node replies to a call for a slot that it does not have, or not any more."""
+    """A node's reply to a call for a slot that it does not have, or not any more."""
 
     slot: int
     node: Node
@@ -96,7 +96,7 @@ def read_shares(reply: Any) -> Iterator[tuple[range, Node]]:
 
 
 def _read_node(host: bytes | None, port: int, _id: object = None, more: Any = (), *_: object) -> Node:
-    """Read where a node is. One without a name has its address beside it, in pairs or, with RESP3, in a map."""
+    """Read where a node is. A node without a name has the address beside it, in pairs or, with RESP3, in a map."""
     name = host or b""
     if name.decode() == UNKNOWN_HOST:
         fields = more if isinstance(more, dict) else dict(zip(more[::2], more[1::2], strict=False))

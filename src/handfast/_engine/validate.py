@@ -1,7 +1,7 @@
-"""Validation of what callers pass: names, durations, counts and scores. The one place where each is checked.
+"""Validation of callers' arguments: names, durations, counts and scores. Each is checked only here.
 
 Every function returns the checked value in the form that the engine uses. It raises TypeError for a value of the wrong
-type and ValueError for one out of range; the message names the argument, its bounds and the value.
+type and ValueError for a value out of range; the message names the argument, the bounds and the value.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def milliseconds(value: Duration, what: str) -> int:
 
 
 def lease_times(ttl: Duration, max_hold: Duration | None) -> tuple[int, float]:
-    """Convert the ttl of a lease to milliseconds, and the longest time that it is held to seconds.
+    """Convert the ttl of a lease to milliseconds, and ``max_hold`` to seconds.
 
-    The ttl is no longer than that.
+    The ttl is no longer than ``max_hold``.
     """
     ttl_ms = milliseconds(ttl, "ttl")
     if max_hold is None:
@@ -117,7 +117,7 @@ def retry_seconds(retry_for: Duration) -> float:
 def replica_milliseconds(timeout: Duration, ttl_ms: int, reply_s: float) -> int:
     """Convert for how long replicas are waited for to milliseconds.
 
-    That is 200 or more, and at most a third of the ttl and half of ``reply_s``.
+    The result is 200 or more, and at most a third of the ttl and half of ``reply_s``.
     """
     ms = milliseconds(timeout, "replica_timeout")
     if ms < MIN_REPLICA_MS:
@@ -140,7 +140,7 @@ def replica_milliseconds(timeout: Duration, ttl_ms: int, reply_s: float) -> int:
 def wait_seconds(timeout: Duration | None) -> float | None:
     """Convert how long a caller waits to seconds: None without a limit, 0 not at all.
 
-    Nothing that can be waited for lasts longer than 366 days, so more than that is no limit.
+    Nothing to wait for lasts longer than 366 days, so a longer timeout is no limit.
     """
     if timeout is None:
         return None
@@ -163,7 +163,7 @@ def head_start_microseconds(head_start: Duration) -> int:
 
 
 def pause_seconds(seconds: Duration) -> float:
-    """Convert how long a pause is asked for to seconds: 0 for one that is over, and no upper bound."""
+    """Convert how long a pause is asked for to seconds: 0 for a pause that is over, and no upper bound."""
     if _seconds(seconds, "a pause") == 0.0:
         return 0.0
     try:
@@ -192,7 +192,7 @@ def _number_of_seconds(value: Duration, what: str, kinds: str = _SECONDS) -> flo
 def encode_name(name: str, what: str, *, safe: str = "") -> str:
     """Percent-encode every byte of a name except letters, digits, ``_.-~`` and those in ``safe``.
 
-    The result is ASCII without braces, blanks and control characters, so a name can't break the hash tag of its keys.
+    The result is ASCII without braces, blanks and control characters, so a name can't break the hash tag of the keys.
     Different names stay different; ``urllib.parse.unquote`` restores the name.
     """
     return quote(utf8(name, what), safe=safe)
@@ -225,7 +225,7 @@ def check_reason(reason: str) -> str:
 
 
 def check_value(value: str) -> str:
-    """Check a value that others see: at most 1 KiB of UTF-8; the empty text is none."""
+    """Check a value for others to see: at most 1 KiB of UTF-8; the empty text is none."""
     if value != "":
         utf8(value, "value", MAX_VALUE_BYTES)
     return value
@@ -310,6 +310,6 @@ def check_choice(value: C, what: str, choices: object) -> C:
 
 
 def check_cancel(cancel: CancelEvent) -> None:
-    """Check what ends a wait: it can be asked whether it is set."""
+    """Check the event that ends a wait: it can be asked whether it is set."""
     if isinstance(cancel, type) or not callable(getattr(cancel, "is_set", None)):
         raise TypeError(f"cancel must be an event, such as a threading.Event, or None, not {cancel!r}")

@@ -2,23 +2,23 @@
 
 The server decides who gets a lease. This module decides when to ask again, and which deadline to believe:
 
-- A lease that is granted at once is counted from the moment before its request was sent. The server starts counting
-  later, so the local deadline is never later than the server's (invariant 8).
-- A grant message carries the server's time of the grant, and the reply that enqueued the request carried the server's
-  time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of
-  the grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
-- Each further request carries the ticket of the first reply, by which the waiter gets back a place that the server has
+- A lease granted at once is counted from the moment before the request was sent. The server starts counting later, so
+  the local deadline is never later than the server's (invariant 8).
+- A grant message carries the server's time of the grant. The reply which put the request in the queue carried the
+  server's time, too. The difference, added to the moment before the request was sent, is a lower bound for the local
+  time of the grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
+- Each further request carries the ticket of the first reply. By it the waiter gets back a place which the server has
   lost.
 
-A grant that is handed over lasts the claim window at first, so that a receiver which is frozen does not block the
-others for its whole ttl. The receiver confirms it: the driver sends a renewal for the whole ttl in the very step that
-receives the message, before the caller runs, and does not wait for the reply. Whatever the caller does then, its lease
-lasts its ttl.
+A grant that is handed over lasts the claim window at first, so a frozen receiver does not block the others for a whole
+ttl. The receiver confirms the grant: the driver sends a renewal for the whole ttl in the very step that receives the
+message, before the caller runs, and does not wait for the reply. Whatever the caller does then, the lease lasts the
+whole ttl.
 
 A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by
-queue position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that
-the server knows that it is alive. Where no message comes through at all, behind some proxies, it polls often: the
-request that asks then brings the grant.
+queue position; soon enough to take over from a frozen grantee; and at least every third of the wait-lease, so that the
+server knows the waiter is alive. Where no message comes through at all, behind some proxies, the waiter polls often:
+the polling request then brings the grant.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ _BUSY = (b"busy", b"full", b"finished", b"superseded")
 
 
 class Grant(NamedTuple):
-    """A new lease; ``deadline`` is on the local clock, ``lease`` its length, both in seconds.
+    """A new lease; ``deadline`` is on the local clock, ``lease`` is the length, both in seconds.
 
-    And its confirmation, if one was sent.
+    ``confirmation`` is None if none was sent.
     """
 
     fence: int
@@ -96,7 +96,7 @@ make_grant: Callable[[tuple[int, float, float, Confirmation | None, bool]], Gran
 
 
 class Cancellable(Protocol):
-    """What is asked of the server in an attempt."""
+    """The request of an attempt, with the call to undo it."""
 
     name: str
 
@@ -105,14 +105,14 @@ class Cancellable(Protocol):
 
 
 class Waiting(Protocol):
-    """How an attempt waits that does more than that: see `handfast._protocol.overtaking`."""
+    """The wait of an attempt that does more than wait: see `handfast._protocol.overtaking`."""
 
     def wait(self, attempt: Any, park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
         """Wait as `wait` does."""
 
 
 class BaseAttempt:
-    """One attempt to get something of the server, under a token of its own: what its undo has to know."""
+    """An attempt to get something of the server, under a separate token: all that its undo needs."""
 
     __slots__ = (
         "__weakref__",
@@ -162,19 +162,19 @@ class BaseAttempt:
         """Whether the undo has begun, which goes on by itself."""
 
     def claim_end(self) -> bool:
-        """Return True once: its end is reported once. Only asked where functions listen."""
+        """Return True once: the end of the attempt is reported once. Only asked where functions listen."""
         had_ended: bool = getattr(self, "has_ended", False)
         self.has_ended: bool = True
         return not had_ended
 
     @property
     def parts(self) -> tuple[BaseAttempt, ...]:
-        """The attempts that it consists of: one, with a token of its own, for each slot of a cluster."""
+        """The attempts behind this attempt: in a cluster an attempt per slot, with separate tokens."""
         return (self,)
 
     @property
     def needs_undo(self) -> bool:
-        """Whether the server may have something of it that its caller has to cancel (invariant 7)."""
+        """Whether the caller has to cancel, since the server may have something of the attempt (invariant 7)."""
         return self.may_be_there and not self.is_left
 
     def rejected(self) -> None:
@@ -182,7 +182,7 @@ class BaseAttempt:
         self.may_be_there = self.copies
 
     def refused(self) -> None:
-        """Note that the server replied with an error and ran nothing: what was there before still is."""
+        """Note that the server replied with an error and ran nothing: the state is as before."""
         self.may_be_there = self.may_be_there and (self.copies or self.position is not None)
 
     def answered(self, call: Call, answer: Answer | ServerRefused) -> None:
@@ -200,7 +200,7 @@ class BaseAttempt:
 
 
 class Attempt(BaseAttempt):
-    """One attempt to acquire permits."""
+    """An attempt to acquire permits."""
 
     __slots__ = ()
 
@@ -215,7 +215,7 @@ def acquire(
     Return `Found` if there is a record in place of a lease; and None if the moment ``until`` came first and the request
     is cancelled.
 
-    Raises what the rejections of the request are, such as QueueFull; Superseded; ServerRefused; and what the watch raises,
+    Raises the rejections of the request, such as QueueFull; Superseded; ServerRefused; and the errors of the watch,
     which is made when the request is queued.
     """
     request, token, ticket, disagreements = attempt.request, attempt.token, 0, 0
@@ -335,7 +335,7 @@ def not_replicated(request: Request, answer: Answer) -> NotReplicated:
 
 
 def cancel(attempt: BaseAttempt) -> Steps[None]:
-    """Cancel a request, and give back what it was granted in the meantime (invariant 7)."""
+    """Cancel a request, and give back anything granted in the meantime (invariant 7)."""
     more = 1
     while more:
         answer: Answer = yield attempt.request.cancel(attempt.token)
@@ -344,7 +344,7 @@ def cancel(attempt: BaseAttempt) -> Steps[None]:
 
 
 def undo(attempt: BaseAttempt) -> Steps[None]:
-    """Cancel for a caller that has given up. It is begun once."""
+    """Cancel for a caller that has given up. The undo is begun once."""
     attempt.is_left = True
     yield from cancel(attempt)
 

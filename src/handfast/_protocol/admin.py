@@ -1,4 +1,4 @@
-"""Inspect a name from outside, take its leases away by force, and set its limit."""
+"""Inspect a name from outside, take leases away by force, and set the limit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EVICTED = Record(0, 0, 1, 0, 0, "", "", "")
 
 
 def status(request: PermitRequest) -> Steps[LockStatus]:
-    """Read the holders and the waiters of a name at one instant of the server."""
+    """Read the holders and the waiters of a name at a single instant of the server."""
     answer: Answer = yield request.inspect()
     return read_status(answer.fields, request.limit)
 
@@ -50,7 +50,7 @@ def status(request: PermitRequest) -> Steps[LockStatus]:
 def read_status(fields: list[Any], limit: int) -> LockStatus:
     """Make the status of a reply of ``permit_inspect``.
 
-    ``limit`` is that of the request; 0 takes those of its records.
+    ``limit`` is the limit of the request; 0 takes the largest limit in the records.
     """
     from handfast.records import Holder, LockStatus, Waiter
 
@@ -125,7 +125,7 @@ def _hold(record: Record, now_us: int) -> Hold:
 
 
 def last_action(noted: bytes) -> OperatorAction | None:
-    """Read what is noted of the last action of an operator; None for the empty text."""
+    """Read the note of an operator's last action; None for the empty text."""
     action = read_action(noted)
     if action is None:
         return None
@@ -137,7 +137,7 @@ def last_action(noted: bytes) -> OperatorAction | None:
 
 
 def statuses(request: Request) -> Steps[dict[str, LockStatus]]:
-    """Read the status of each name, one after the other."""
+    """Read the status of each name in turn."""
     found = {}
     for part in request.parts:
         found[part.name] = yield from status(part)
@@ -145,7 +145,7 @@ def statuses(request: Request) -> Steps[dict[str, LockStatus]]:
 
 
 def who_is_there(request: Request) -> Steps[tuple[str, LockStatus]]:
-    """Read who keeps a request from its permits: of several names, that of the first which is not free, and its status."""
+    """Read who keeps a request from its permits: of several names the first that is not free, and its status."""
     for part in request.parts:
         found = yield from status(part)
         if found.waiting or found.free < part.weight:
@@ -156,12 +156,12 @@ def who_is_there(request: Request) -> Steps[tuple[str, LockStatus]]:
 def force_release(
     request: PermitRequest, reason: str, by: str, up_to_fence: int = 0, least_fence: int = 0
 ) -> Steps[int]:
-    """Take away the leases with a fence up to that one, by default all that exist now, and return their number.
+    """Take away the leases with a fence up to ``up_to_fence``, by default all present leases, and return their number.
 
-    With the same number as ``least_fence``, take the one lease that has it. ``by`` is the label of the operator's client.
-    The fences bound the leases that are taken, so a call that is sent again cannot hurt later holders. If the first copy of
-    it has taken them, and its reply was lost, the second one finds none: the action that the server has noted tells then,
-    and the number is 1.
+    With the same number as ``least_fence``, take the only lease with this fence. ``by`` is the label of the operator's
+    client. The fences bound the leases to take, so a repeated call cannot hurt later holders. If the first copy of a
+    call has taken the leases, and the reply was lost, the second copy finds none. Then the action noted by the server
+    tells, and the number is 1.
     """
     before = None
     if least_fence or not up_to_fence:
@@ -183,20 +183,20 @@ def force_release(
 
 
 def _is_noted(request: PermitRequest, before: OperatorAction | None, *act: str) -> Steps[bool]:
-    """Return whether the last act on a name that was noted is this one, and not ``before``: what, by whom, why."""
+    """Return whether the last act noted on a name is ``act`` (verb, label and reason), and not ``before``."""
     noted = (yield from status(request)).last
     return noted is not None and noted != before and (noted.what, noted.by, noted.why) == act
 
 
 def hold(request: PermitRequest, ttl_ms: int, reason: str, by: str) -> Steps[int]:
-    """Let no one in for so long. Return the end in microseconds."""
+    """Let no caller in for ``ttl_ms``. Return the end in microseconds."""
     answer: Answer = yield request.hold(ttl_ms, NO_GRACE, reason, by)
     until_us: int = answer.fields[1]
     return until_us
 
 
 def hold_shown(request: PermitRequest, ttl_ms: int, reason: str, by: str, shown_us: int = NO_HOLD) -> Steps[Acted]:
-    """Let no one in for so long if no one else has set a hold; with ``shown_us`` in place of the hold with that end."""
+    """Let no caller in for ``ttl_ms`` unless another hold is set; with ``shown_us``, replace the hold with this end."""
     answer: Answer = yield request.hold(ttl_ms, NO_GRACE, reason, by, shown_us=shown_us)
     if answer.fields[0] != b"other":
         return "done"
@@ -207,10 +207,10 @@ def hold_shown(request: PermitRequest, ttl_ms: int, reason: str, by: str, shown_
 
 
 def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str, by: str) -> Steps[int | None]:
-    """Ask all holders of a name to end that is on hold until then, and take the leases whose grace is over.
+    """Ask all holders of a name on hold until ``until_us`` to end, and take the leases whose grace is over.
 
-    Return in how many microseconds to ask again, at most; None if no one holds the name any more, or another operator has
-    ended that hold or has set another one.
+    Return in how many microseconds to ask again, at most; None if the name has no holder any more, or another operator
+    has ended the hold or has set another.
     """
     left, start = inf, 0
     while True:
@@ -225,9 +225,9 @@ def ask_to_end(request: PermitRequest, until_us: int, grace_ms: int, reason: str
 
 
 def unhold(request: PermitRequest, reason: str, by: str, shown_us: int | None = None) -> Steps[Acted]:
-    """End the hold with that end, or else the one that there is now, and serve the queue.
+    """End the hold with the end ``shown_us``, or else the present hold, and serve the queue.
 
-    Without ``shown_us`` it is looked up first: a call that is sent again must not end a hold that was set in between.
+    Without ``shown_us`` the end is looked up first: a call that is sent again must not end a hold set in between.
     """
     if shown_us is None:
         found = (yield from status(request)).hold
@@ -251,7 +251,7 @@ def resize(request: PermitRequest, limit: int, by: str) -> Steps[None]:
 
 
 def _rows(flat: list[Any]) -> list[tuple[str, int, Record]]:
-    """The shown part of each token, its score and its record."""
+    """The shown part of each token, the score and the record."""
     if not flat:  # most names have no waiters
         return []
     rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)

@@ -98,7 +98,7 @@ def watch(
 
     Args:
         attempt: The request, and when the caller came.
-        verb: That of the call.
+        verb: The verb of the call.
         until: The end of the wait, on the clock of the attempt.
         has_end: Whether ``waits`` says in how many microseconds something ends without a message, such as a lease: the
             caller asks again then. 0 stands for no end.

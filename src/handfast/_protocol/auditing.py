@@ -1,8 +1,8 @@
-"""The audit: what operators did in a namespace, as a stream of the server.
+"""The audit: the actions of operators in a namespace, as a stream of the server.
 
 The client of the operator writes an entry after the act. An act whose client died in between has no entry, and an entry
-whose reply was lost may be there twice. A client that dies between the two commands of its entry leaves a new stream without
-a TTL, until the next entry. The last action of a name, in its state, is written in the same step as the action.
+whose reply was lost may be there twice. A client that dies between the two commands of an entry leaves a new stream
+without a TTL, until the next entry. The last action of a name, in its state, is written in the same step as the action.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Hold an amount of a budget, and settle it.
 
-A server decides which period a moment is in: a script that needs a period replies with its time where the caller's does
-not have that time, and the caller asks again with the right one. So no clock of a client matters.
+A server decides which period a moment is in. A script that needs a period replies with the server's time where the
+caller's period does not have this time, and the caller asks again with the right period. So no clock of a client
+matters.
 
-A hold may be gone when it is settled: its TTL is over, or the server has lost it. Then it is charged by a second call.
+A hold may be gone when it is settled: the TTL is over, or the server has lost it. Then it is charged by a second call.
 Where a copy of the first call may have had the hold, nothing is charged twice: the second call is left out.
 """
 
@@ -29,7 +30,7 @@ __all__ = ["ReserveAttempt", "Settlement", "forget", "found", "reserve", "set_ac
 
 
 class ReserveAttempt(ObjectAttempt):
-    """One attempt to hold an amount, and then the hold."""
+    """An attempt to hold an amount, and then the hold."""
 
     __slots__ = ("reserved_us",)
 
@@ -83,7 +84,7 @@ def _ask(attempt: ReserveAttempt, make_call: Callable[[], Call]) -> Steps[Answer
 class Settlement:
     """The settlement of a hold. It may begin again: an earlier copy may have settled it then.
 
-    ``given_up`` is called if that is given up in the background.
+    ``given_up`` is called if the settlement is given up in the background.
     """
 
     __slots__ = ("_attempt", "_begun", "_given_up", "amount")
@@ -129,7 +130,7 @@ def status(request: AccountRequest) -> Steps[BudgetStatus]:
 
 
 def set_account(request: AccountRequest, limit: int, least_spent: int, *note: str) -> Steps[None]:
-    """Set the limit of an account, and raise the spent sum. ``note``: what, by whom, why. Raises BudgetMismatch."""
+    """Set the limit of an account, and raise the spent sum. ``note``: action, label, reason. Raises BudgetMismatch."""
     while True:
         answer: Answer = yield request.set(limit, least_spent, *note)
         tag, *values = answer.fields
@@ -141,7 +142,7 @@ def set_account(request: AccountRequest, limit: int, least_spent: int, *note: st
 
 
 def forget(request: AccountRequest) -> Steps[bool]:
-    """Delete an account. Return whether there was one."""
+    """Delete an account. Return whether there was an account."""
     answer: Answer = yield request.forget()
     return bool(answer.reply) or answer.again
 
@@ -179,12 +180,12 @@ def read_status(fields: list[Any], terms: Terms | None = None) -> BudgetStatus:
 
 
 def found(fields: list[Any], *_: object) -> BudgetStatus | None:
-    """Return the status of an account that a search has found; None if the server does not know it."""
+    """Return the status of an account found by a search; None if the server does not know it."""
     return read_status(fields) if fields[8] else None
 
 
 def _calendar(definition: str) -> Calendar | None:
-    """Read a definition; None if it has a time zone that this machine does not know."""
+    """Read a definition; None if the time zone is unknown to this machine."""
     try:
         return Calendar.read(definition)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Wait until no other call has come for a while: from a request to whether its caller is the one that runs.
+"""Wait until no other call has come for a while: from a request to the decision whether the caller runs.
 
 The newest call of a burst knows when it is to run, and asks then. The call before it gets a message that it was
 superseded. All ask again when their connection has broken, which also says where they are to be reached from now on, and
@@ -111,7 +111,7 @@ def read_status(fields: list[Any]) -> DebounceStatus:
 
 
 def found(fields: list[Any], *_: object) -> DebounceStatus | None:
-    """Return the status of a name that a search has found; None if the server does not know it."""
+    """Return the status of a name found by a search; None if the server does not know it."""
     status = read_status(fields)
     return status if status.waiting or status.items else None
 

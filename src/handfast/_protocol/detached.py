@@ -22,7 +22,7 @@ NOT_THERE = "the server has no lease of this name with this token: it has ended,
 
 
 class DetachedLease(NamedTuple):
-    """What a client has to know of a lease to renew and release it, besides its name."""
+    """The facts that a client needs to renew and to release a lease, besides its name."""
 
     kind: str
     token: bytes
@@ -35,12 +35,12 @@ class DetachedLease(NamedTuple):
 
     @classmethod
     def of(cls, lease: LeaseState, request: PermitRequest) -> Self:
-        """Return what is to be known of a lease that was acquired with this request."""
+        """Return the facts about a lease acquired with this request."""
         return cls(request.place.kind, lease.token, lease.fence, request.weight, lease.copies, request.at_least_ms)
 
     @classmethod
     def parse(cls, text: str, request: PermitRequest) -> Self:
-        """Read what `text` has written. Raises ValueError if it is nothing of the kind, or a lease of another kind."""
+        """Read the output of `text`. Raises ValueError for any other text, and for a lease of another kind."""
         if not isinstance(text, str):
             raise TypeError(f"the token must be a str, not {type(text).__name__}")
         if (found := TEXT.fullmatch(text)) is None:

@@ -29,7 +29,7 @@ PAUSE_S = 0.05
 
 
 class Seen(NamedTuple):
-    """What tells a set of members from later ones."""
+    """The marks that tell a set of members from later sets."""
 
     latest: int
     """The largest fence."""
@@ -62,7 +62,7 @@ def size(request: PermitRequest) -> Steps[int]:
 
 
 def seen(answer: Answer) -> Seen:
-    """Return what tells the members of a reply from others."""
+    """Return the marks that tell the members of a reply from others."""
     tag, *numbers = answer.fields
     fence, size = (numbers[0], 0) if tag == b"empty" else numbers[1:3]
     return Seen(int(fence), int(size))

@@ -1,11 +1,11 @@
-"""Locks of several slots of a cluster: acquired group by group, and held and lost as one.
+"""Locks of several slots of a cluster: acquired group by group, and held and lost together.
 
-One call reaches the names of one slot only. So the names of each slot are a group, which has an attempt and a lease of
-its own. The groups are acquired one after the other, in the order of their slots. All callers have that order, and who
-waits for a group holds only groups before it: so callers can't wait for each other in a circle.
+A call reaches the names of a single slot only. So the names of each slot are a group, with a separate attempt and a
+separate lease. The groups are acquired in turn, in the order of their slots. All callers have the same order, and a
+caller which waits for a group holds only groups before it: so callers can't wait for each other in a circle.
 
-A group that is held is renewed while its caller waits for the next one. If the caller gets no lease of all, what it has
-is undone.
+A held group is renewed while the caller waits for the next group. If the caller does not get the lease of every group,
+the groups acquired so far are undone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GroupedAttempt", "GroupedLease"]
 
 
 class GroupedAttempt(Attempt):
-    """The attempts of all groups. All exist from the beginning, so that an undo of this one reaches them."""
+    """The attempts of all groups. All exist from the beginning, so that an undo of the whole reaches them."""
 
     __slots__ = ("_parts",)
 
@@ -37,9 +37,9 @@ class GroupedAttempt(Attempt):
 
 
 class GroupedLease(LeaseState):
-    """The leases of all groups as one: held while all are, lost with the first one, and released when the last one is.
+    """The leases of all groups together: held while all are, lost with the first, and released when the last is.
 
-    It has no state of its own, and no call is sent for it: drivers go through its ``parts``.
+    The whole has no separate state, and no call is sent for it: drivers go through the ``parts``.
     """
 
     __slots__ = ("_parts",)
@@ -66,33 +66,33 @@ class GroupedLease(LeaseState):
 
     @property
     def deadline(self) -> float:  # type: ignore[override]  # read-only: it is that of a part
-        """When the first one ends."""
+        """When the first part ends."""
         return min(part.deadline for part in self._parts)
 
     @property
     def ended_at(self) -> float:  # type: ignore[override]  # as above
-        """When the first one has ended."""
+        """When the first part has ended."""
         return min(part.ended_at for part in self._parts)
 
     @property
     def loss(self) -> Loss | None:  # type: ignore[override]  # as above
-        """Why the first one was lost; None if none was."""
+        """Why the first lost part was lost; None if none was."""
         lost = [part for part in self._parts if part.loss is not None]
         return min(lost, key=lambda part: part.ended_at).loss if lost else None
 
     @property
     def wanted(self) -> Wanted | None:  # type: ignore[override]  # as above
-        """That a later request has asked for one of them."""
+        """The wish of a later request for a part to end; None if no part is to end."""
         return next((part.wanted for part in self._parts if part.wanted is not None), None)
 
     def claim_yield(self) -> bool:
-        """Return True once, if one of them is to end."""
+        """Return True once, if any part is to end."""
         claimed = [part.claim_yield() for part in self._parts]
         return any(claimed)
 
     @property
     def block(self) -> object:
-        """The block that holds them."""
+        """The block that holds the parts."""
         return self._parts[0].block
 
     @block.setter
@@ -102,7 +102,7 @@ class GroupedLease(LeaseState):
 
     @property
     def is_released(self) -> bool:  # type: ignore[override]  # as above
-        """Whether its holder let all go."""
+        """Whether the holder let all parts go."""
         return not [part for part in self._parts if not part.is_released]
 
     def lost(self, now: float) -> bool:
@@ -112,6 +112,6 @@ class GroupedLease(LeaseState):
         return self.loss is not None
 
     def let_go(self, now: float) -> None:
-        """Note that its holder is through with all of them."""
+        """Note the end of the holder's use of all parts."""
         for part in self._parts:
             part.let_go(now)

@@ -60,6 +60,6 @@ def read_status(fields: list[Any], count: int | None) -> LatchStatus:
 
 
 def found(fields: list[Any], *_: object) -> LatchStatus | None:
-    """Return the status of a latch that a search has found; None if the server does not know it."""
+    """Return the status of a latch found by a search; None if the server does not know it."""
     status = read_status(fields, None)
     return status if status.waiting or status.done else None

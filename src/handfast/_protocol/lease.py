@@ -1,7 +1,7 @@
-"""Keep a lease: its status and deadline, when it is renewed, and how it ends.
+"""Keep a lease: status, deadline, renewals and end.
 
-`LeaseTable` holds the leases of one client (in asyncio: of one client on one event loop). It decides which renewals are
-due, which leases are lost and what the outcome of a renewal means; the renewers of the drivers send, wait and notify.
+`LeaseTable` holds the leases of a client (in asyncio: of a client on one event loop). It decides which renewals are due
+and which leases are lost, and it judges the outcome of each renewal. The renewers of the drivers send, wait and notify.
 To add and to remove a lease are single dict operations, so they need neither a lock nor a system call.
 """
 
@@ -58,10 +58,11 @@ MAX_RETRY_S = 1.0
 
 
 class LeaseState:
-    """One lease. Moments are on the local monotonic clock, in seconds.
+    """A lease. Moments are on the local monotonic clock, in seconds.
 
-    ``owner`` is the pool or loop context that reads the replies for this lease. ``confirmation`` is that of its grant
-    until its reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
+    ``owner`` is the pool or loop context that reads the replies for this lease. ``confirmation`` is the
+    `Confirmation` of the grant until the reply comes. ``copies`` is whether a copy of the acquire may still be on the
+    way to the server.
     """
 
     __slots__ = (
@@ -146,7 +147,7 @@ class LeaseState:
 
     @property
     def parts(self) -> tuple[LeaseState, ...]:
-        """The leases on the server that it consists of: one, with a token and a fence of its own, for each slot of a cluster."""
+        """The leases on the server behind this lease: in a cluster a lease per slot, with its token and fence."""
         return (self,)
 
     @property
@@ -156,7 +157,7 @@ class LeaseState:
 
     @property
     def period(self) -> float:
-        """Seconds from one renewal to the next."""
+        """Seconds between two renewals."""
         return self.request.ttl_ms / 1000 / RENEWALS_PER_TTL
 
     @property
@@ -166,17 +167,17 @@ class LeaseState:
 
     @property
     def renewal(self) -> Call:
-        """The call that renews it; without renewal, the one that only asks whether the server still has it."""
+        """The call to renew it; without renewal, a call which only asks whether the server still has the lease."""
         request = self.request
         ttl_ms = request.grant_ms if self.unconfirmed else request.ttl_ms if request.renew else ASK_MS
         return request.renew_for(self.token, ttl_ms if self.left_ms is None else min(ttl_ms, self.left_ms))
 
     def lost(self, now: float) -> bool:
-        """Return whether the lease ended before its holder let it go.
+        """Return whether the lease ended before the holder let it go.
 
-        At its deadline it has, and nothing is waited for (invariant 9).
+        A lease ends at the deadline, and nothing is waited for (invariant 9).
 
-        But first the replies that have arrived are read, since a process that was paused or blocked has not done so.
+        But the replies that have arrived are read first, since a paused or blocked process has not done so.
         """
         if now >= self.deadline and self.loss is None and not self.is_released:
             if self.owner is not None:
@@ -202,34 +203,34 @@ class LeaseState:
 
     @property
     def waited(self) -> float:
-        """Seconds from the call that acquired it to its grant."""
+        """Seconds from the acquiring call to the grant."""
         return max(0.0, self.acquired_at - self.asked_at)
 
     def held_for(self, now: float) -> float:
-        """Return the seconds since its grant, up to its end."""
+        """Return the seconds since the grant, up to the end of the lease."""
         return max(0.0, min(now, self.ended_at) - self.acquired_at)
 
     def lose(self, loss: Loss, now: float) -> None:
-        """Note that it is lost. The first loss stays."""
+        """Note the loss. The first loss stays."""
         self.loss = self.loss or loss
         self.ended_at = min(self.ended_at, now)
 
     def let_go(self, now: float) -> None:
-        """Note that its holder is through with it, whether or not the server confirmed a release."""
+        """Note the end of the holder's use, whether or not the server confirmed a release."""
         self.is_released = True
         self.ended_at = min(self.ended_at, now)
         self.block = self.confirmation = None  # which holds the lease in turn
 
     def claim_release(self) -> bool:
-        """Return True once: of several callers that release the lease at the same time, one released it.
+        """Return True to the first caller only: several may release the lease at the same time.
 
-        Reading and writing it is one expression without a call, which no other thread interrupts.
+        Reading and writing the flag is a single expression without a call, which no other thread interrupts.
         """
         was_claimed, self._is_claimed = self._is_claimed, True
         return not was_claimed
 
     def claim_end(self) -> bool:
-        """Return True once: its end is reported once. Only asked where functions listen."""
+        """Return True once: the end of the lease is reported once. Only asked where functions listen."""
         had_ended: bool = getattr(self, "has_ended", False)
         self.has_ended: bool = True
         return not had_ended
@@ -253,7 +254,7 @@ class LeaseState:
         self.due_at = sent_at + self.period if is_renewed else self.deadline
 
     def shorten(self, sent_at: float, lease_us: int) -> None:
-        """Have it end as a renewal says that asked for a whole ttl, and was given less.
+        """Have it end as the reply says, if a renewal asked for a whole ttl and was given less.
 
         The server has asked the holder to end, and the message was lost.
         """
@@ -266,9 +267,9 @@ class LeaseState:
         self.ends_at = min(self.ends_at, max(self.deadline, now + seconds))
 
     def want(self, wanted: Wanted, now: float) -> bool:
-        """Note that it is to end: when its time is over it is revoked, so it does not last longer here (invariant 8).
+        """Note a request to end it: when the time is over it is revoked, so it does not last longer here (invariant 8).
 
-        The earliest end counts, and the latest reason. Return whether that is new.
+        The earliest end counts, and the latest reason. Return whether the request is the first.
         """
         was_wanted, self.wanted = self.wanted is not None, wanted
         self.yielded: bool = was_wanted and self.yielded
@@ -278,7 +279,7 @@ class LeaseState:
         return not was_wanted
 
     def claim_yield(self) -> bool:
-        """Return True once, if it is to end: its holder is interrupted once, and then cleans up."""
+        """Return True once, if it is to end: the holder is interrupted once, and then cleans up."""
         if self.wanted is None or self.yielded or not self.request.options.yields:
             return False
         self.yielded = True
@@ -294,7 +295,7 @@ class LeaseState:
     def answered(self, answer: Answer | None) -> None:
         """Take the reply to a renewal in the step that reads it.
 
-        Any other than that it was renewed makes it due at once.
+        Any reply other than ``renewed`` makes the lease due at once.
         """
         if answer is None or answer.fields[0] != b"renewed":
             self.due_at = -inf
@@ -304,7 +305,7 @@ class LeaseState:
 
 
 class Renewal(StrEnum):
-    """What a renewer does about the outcome of one renewal."""
+    """How a renewer follows up the outcome of a renewal."""
 
     SETTLED = "settled"
     """Nothing: the lease was renewed, or released in the meantime."""
@@ -319,7 +320,7 @@ class Renewal(StrEnum):
 
 
 class LeaseTable(dict[bytes, LeaseState]):
-    """The leases that are renewed and watched, by token. A lease that is released is removed first."""
+    """The renewed and watched leases, by token. A lease is removed before it is released."""
 
     __slots__ = ("warned",)
 
@@ -338,16 +339,16 @@ class LeaseTable(dict[bytes, LeaseState]):
         return min((lease.due_at for lease in self.all()), default=None)
 
     def remove_expired(self, now: float) -> list[LeaseState]:
-        """Remove the leases that are lost by now, and return them.
+        """Remove the leases lost by now, and return them.
 
         Skips leases that another thread has just removed.
         """
         return [lease for lease in self.all() if lease.lost(now) and self._drop(lease)]
 
     def due(self, now: float) -> list[LeaseState]:
-        """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails.
+        """Return the leases to renew now, once the first is due. Each is put off by a retry in case the renewal fails.
 
-        Those without renewal are due until their deadline only if `renew_all` made them so.
+        A lease without renewal is due before the deadline only if `renew_all` made it so.
         """
         renewed = [lease for lease in self.all() if lease.request.renew or lease.due_at < lease.deadline]
         if not any(lease.due_at <= now for lease in renewed):
@@ -356,10 +357,10 @@ class LeaseTable(dict[bytes, LeaseState]):
         return _put_off(due, now)
 
     def overdue_at(self, now: float) -> float | None:
-        """Return the moment from which a renewal is overdue; None if there is none to come.
+        """Return the moment from which a renewal is overdue; None if no renewal is to come.
 
-        That is when a quarter of the time is over that was left when it was due: for so long its renewer has not even
-        tried.
+        A renewal is overdue when a quarter of the time from ``due_at`` to the deadline is over: for so long the renewer
+        has not even tried.
         """
         return min(map(_overdue_at, self._live(now)), default=None)
 
@@ -368,12 +369,12 @@ class LeaseTable(dict[bytes, LeaseState]):
         return _put_off([lease for lease in self._live(now) if _overdue_at(lease) <= now], now)
 
     def renew_all(self, now: float) -> None:
-        """Make every lease due: messages may have been missed, among them that one was revoked."""
+        """Make every lease due: messages may have been missed, such as a revocation."""
         for lease in self.all():
             lease.due_at = max(now, lease.not_before)
 
     def note_failure(self, error: object) -> None:
-        """Note why the renewals that have no answer failed. Messages continue behind it, so it has no full stop."""
+        """Note why the unanswered renewals failed. Messages continue behind the reason, so it has no full stop."""
         for lease in self.all():
             if lease.trouble is not None:
                 lease.trouble = str(error).rstrip(".")
@@ -388,9 +389,9 @@ class LeaseTable(dict[bytes, LeaseState]):
     def give_up(self, now: float) -> list[LeaseState]:
         """Remove all leases because their client closes and releases them.
 
-        For code that still works under one it is lost.
+        For code that still works under a lease, the lease is lost.
 
-        A lease that its holder releases at the same time is gone from the table, and left to the holder.
+        A lease released by the holder at the same time is gone from the table, and left to the holder.
         """
         given_up = [lease for lease in self.all() if self.pop(lease.token, None) is not None]
         for lease in given_up:
@@ -425,11 +426,11 @@ class LeaseTable(dict[bytes, LeaseState]):
         return Renewal.SETTLED
 
     def _live(self, now: float) -> list[LeaseState]:
-        """Return the leases that have not ended, and are to be renewed before they do."""
+        """Return the leases that have not ended and are to be renewed before they do."""
         return [lease for lease in self.all() if now < lease.deadline > lease.due_at]
 
     def _drop(self, lease: LeaseState) -> bool:
-        """Remove a lost lease with its companions. Return whether it was there."""
+        """Remove a lost lease and the companions. Return whether the lease was there."""
         was_there = self.pop(lease.token, None) is not None
         for token in lease.companions:
             self.pop(token, None)
@@ -441,7 +442,7 @@ def _overdue_at(lease: LeaseState) -> float:
 
 
 def _put_off(leases: list[LeaseState], now: float) -> list[LeaseState]:
-    """Have leases that are renewed now be due again soon, in case that fails."""
+    """Have leases whose renewal starts now be due again soon, in case the renewal fails."""
     for lease in leases:
         lease.trouble = lease.trouble or NO_ANSWER
         lease.limited(0, now)
@@ -450,7 +451,7 @@ def _put_off(leases: list[LeaseState], now: float) -> list[LeaseState]:
 
 
 def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
-    """Release a lease and hand it to the next waiters; one of `once` records how it ended.
+    """Release a lease and hand it to the next waiters; a lease of `once` records how it ended.
 
     Return False if the server no longer had it.
 
@@ -468,13 +469,13 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
 
 
 def give_up(lease: LeaseState, now: float) -> Steps[bool]:
-    """Release a lease for a caller that has given up, and let it go when that begins."""
+    """Let a lease go, and then release it, for a caller that has given up."""
     lease.let_go(now)
     return (yield from release(lease, by_holder=False))
 
 
 def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
-    """Extend a lease to that many milliseconds from now.
+    """Extend a lease to ``ttl_ms`` milliseconds from now.
 
     Return False if the server no longer had it. Raises NotReplicated.
     """
@@ -486,7 +487,7 @@ def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
 
 
 def number(lease: LeaseState, prefer: int) -> Steps[tuple[int] | Literal[False]]:
-    """Give a lease a number that no other of the name has, and return it; False if the server no longer had the lease.
+    """Give a lease a number, unique within the name, and return it; False if the server no longer had the lease.
 
     Raises ValueError if there are too many holders.
     """

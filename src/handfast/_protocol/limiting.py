@@ -2,16 +2,16 @@
 
 The server decides who is admitted, in the order of the queue. This module decides when to ask again:
 
-- The first waiter knows from its reply when it may fit, and asks then. Another waiter that becomes the first one learns
-  that time from a message, and asks no earlier.
+- The first waiter knows from its reply when it may fit, and asks then. Another waiter that becomes the first
+  learns the time from a message, and asks no earlier.
 - A waiter may be admitted by the script of any other caller. Then a message says so, and it does not ask again.
-- Messages may be lost, so the others poll, too: when the first one would be late, spread by queue position; and at
+- Messages may be lost, so the others poll, too: when the first waiter would be late, spread by queue position; and at
   least every third of their wait-lease.
 
 A caller gives up before it waits if it is certain to take longer than its timeout.
 
 Where an operator has set rates, a reply tells them, and the caller asks again under those: so does every later call of
-the same object, since its attempt's request is taken over.
+the same object, since the request of the attempt is taken over.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ MIN_RETRY_S = 0.001
 
 
 class Decision(NamedTuple):
-    """Whether a call is admitted, and what the tightest rate admits after it; or in how many seconds to come again."""
+    """Whether a call is admitted, and how much the tightest rate admits then; or in how many seconds to come again."""
 
     admitted: bool
     remaining: int
@@ -86,7 +86,7 @@ class Decision(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A waiter is the first one now. Times are the server's, in microseconds."""
+    """A waiter is the first now. Times are the server's, in microseconds."""
 
     fits_us: int
     """When the call may fit."""
@@ -100,7 +100,7 @@ def read_message(message: GrantMessage) -> Decision | Turn:
 
 
 class LimitAttempt(ObjectAttempt):
-    """One attempt to be admitted."""
+    """An attempt to be admitted."""
 
     __slots__ = ()
 
@@ -108,9 +108,9 @@ class LimitAttempt(ObjectAttempt):
 
 
 def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
-    """Be admitted, waiting in the queue if need be. One that is not admitted by the moment ``until`` is cancelled.
+    """Be admitted, waiting in the queue if need be. An attempt not admitted by the moment ``until`` is cancelled.
 
-    A moment that is over asks once, and leaves the queue as it is. Raises QueueFull, LimitExceeded and ServerRefused.
+    A moment in the past asks once, and leaves the queue as it is. Raises QueueFull, LimitExceeded and ServerRefused.
     """
     token, ticket, now = attempt.token, 0, attempt.asked_at
     name = attempt.request.name
@@ -141,7 +141,7 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
 
 
 def _decision(attempt: LimitAttempt, answer: Answer) -> Decision | None:
-    """Return what a reply has decided; None if it has not. Raises QueueFull."""
+    """Return the decision of a reply; None if there is none. Raises QueueFull."""
     fields = answer.fields
     tag = fields[0]
     if tag == b"admitted":
@@ -175,7 +175,7 @@ def remaining(request: LimitRequest, decision: Decision) -> dict[str, int]:
 
 
 def short(request: LimitRequest, decision: Decision) -> str | None:
-    """Return a metric that has too little left for a call that was refused; None if there is none."""
+    """Return a metric with too little left for a refused call; None if there is none."""
     if decision.admitted:
         return None
     windows = zip(request.rates, decision.rests, strict=False)
@@ -183,7 +183,7 @@ def short(request: LimitRequest, decision: Decision) -> str | None:
 
 
 class Announcements:
-    """When each limiter is to be announced by this client, so that operators see its rates."""
+    """When this client has to announce each limiter, so that operators see the rates."""
 
     EVERY_S, MOST = 600.0, 1000
     """How often, and of how many limiters it is remembered."""
@@ -194,7 +194,7 @@ class Announcements:
         self._due: dict[tuple[str, str], float] = {}
 
     def is_due(self, attempt: LimitAttempt) -> bool:
-        """Return whether a limiter was not announced of late, and count it as announced. Rates that are set never are."""
+        """Return whether a limiter was not announced lately, and count it as announced. Rates set for all never are."""
         request, now = attempt.request, attempt.asked_at
         if request.fixed["follows"]:
             return False
@@ -218,16 +218,16 @@ def settle(attempt: LimitAttempt, cost: Cost) -> Steps[None]:
 
 
 def pause(request: LimitRequest, pause_ms: int, by: str, reason: str | None) -> Steps[float]:
-    """Have no one admitted for so long. Return for how many seconds no one is: longer where a longer pause goes on."""
+    """Admit no caller for ``pause_ms``. Return the seconds until the pause ends: more where a longer pause goes on."""
     why = f"{pause_ms / 1000:.3f}" if reason is None else reason
     left_us, _ = yield from change(lambda: request.pause(pause_ms, by, why))
     return float(left_us) / 1e6
 
 
 def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int | None = None) -> Steps[Acted]:
-    """End the pause with that end, or else the one that there is now, and serve the queue.
+    """End the pause with the end ``shown_us``, or else the present pause, and serve the queue.
 
-    Without ``shown_us`` it is looked up first: a call that is sent again must not end a pause that was set in between.
+    Without ``shown_us`` the end is looked up first: a call that is sent again must not end a pause set in between.
     """
     if shown_us is None:
         _, seen = yield from _inspect(request)
@@ -248,18 +248,18 @@ def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int | N
 
 
 def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
-    """Set the rates of a request for all; or have each bring its own, if they are its own. Serve the queue."""
+    """Set the rates of a request for all; if they are the caller's own, let each bring its own. Serve the queue."""
     yield from change(lambda: request.resize(by, why))
 
 
 def reset(request: LimitRequest) -> Steps[None]:
-    """Forget the admissions until now under the rates that count, and serve the queue."""
+    """Forget the admissions until now under the rates in force, and serve the queue."""
     request, answer = yield from _inspect(request)
     yield from change(lambda: request.call("reset", until_us=answer.fields[1]))
 
 
 def windows(place: KeySet, slot: int | None) -> Steps[list[Window]]:
-    """Return the windows in which a limiter has admitted something. In a cluster ``slot`` is its slot."""
+    """Return the windows in which a limiter has admitted something. In a cluster ``slot`` is the limiter's slot."""
     begin, found, cursor = place.key("window:"), set[Window](), b"0"
     while True:
         args = (cursor, "MATCH", f"{begin}*", "COUNT", SCANNED)
@@ -271,7 +271,7 @@ def windows(place: KeySet, slot: int | None) -> Steps[list[Window]]:
 
 
 def _inspect(request: LimitRequest) -> Steps[tuple[LimitRequest, Answer]]:
-    """Read the state of a limiter. Return it, and the request under the rates that count."""
+    """Read the state of a limiter. Return it, and the request under the rates in force."""
     while True:
         answer: Answer = yield request.call("inspect")
         under = request.under(read_limits(answer.fields[SET_RATES]))
@@ -291,8 +291,8 @@ def read_status(
 ) -> LimiterStatus:
     """Make the status of a reply of ``limit_inspect`` for these windows, in their order.
 
-    Without ``rates`` it takes those that are set, or else those of the first waiter, or else the limits that a client has
-    announced for these windows. A limit that is not known is 0.
+    Without ``rates`` it takes the rates set for all, or else the first waiter's, or else the limits announced
+    by a client for these windows. An unknown limit is 0.
     """
     from handfast.records import LimiterStatus, RateStatus
 
@@ -312,7 +312,7 @@ def read_status(
 
 
 def found(fields: Sequence[Any], windows: Sequence[Window], announced: bytes) -> LimiterStatus | None:
-    """Return the status of a limiter that a search has found; None if the server does not know it."""
+    """Return the status of a limiter found by a search; None if the server does not know it."""
     status = read_status(fields, windows, (), announced)
     is_known = status.waiting or status.paused_for or status.last or any(rate.used for rate in status.rates)
     return status if is_known else None

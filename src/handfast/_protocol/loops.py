@@ -1,7 +1,7 @@
-"""Loops that run for as long as the process lives: what ends one, and after which pause it goes on otherwise.
+"""Loops that run for as long as the process lives: the causes to end them, and the pauses where they go on.
 
 `Election.run`, the functions of a `Partition`, `Election.observe`, `Group.watch` and ``handfast elect`` are such loops. A turn
-of a loop ends by one of a few causes, and `RULES` says for each cause what follows. The driver finds the cause of an error,
+of a loop ends by a `Cause`, and `RULES` has the consequence of each cause. The driver finds the cause of an error,
 and performs the pause.
 
 The server never ends a loop, and neither does anything that ended by another hand: a lease, another client, a task that the
@@ -40,7 +40,7 @@ class Cause(Enum):
 
 
 class Rule(Enum):
-    """What follows."""
+    """The consequence of a cause."""
 
     END = "the caller of the loop gets the error"
     AT_ONCE = "the loop goes on at once"
@@ -60,7 +60,7 @@ RULES: Mapping[Cause, Rule] = {
 
 
 class Pauses:
-    """The pauses of one loop, on the driver's clock. With ``repeats``, the function is called again after its own errors."""
+    """The pauses of a loop, on the driver's clock. ``repeats`` calls the function again after its own errors."""
 
     def __init__(self, *, repeats: bool = False) -> None:
         self._repeats = repeats

@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 class Search:
-    """A search for the names that match a pattern. Each is found once, however often a SCAN returns its keys.
+    """A search for the names that match a pattern. Each is found once, however often a SCAN returns the keys.
 
     Where the pattern asks for records of `once`, they are read with the names; with ``reads=False`` only their places are
     collected, in `recorded`. With ``keeps=False`` the names can't be inspected `again`, and take less memory.

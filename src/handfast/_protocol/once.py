@@ -1,8 +1,7 @@
 """Do something once: begin a run, and see how far it has come.
 
-To become the caller that runs, or to find a record, is an `acquire`. A
-message never begins a run, since its result may have been recorded in between: a waiter that gets one asks again. How a
-run has ended is recorded by its `release`.
+An `acquire` makes the caller run, or finds a record. A message never begins a run, since a result may have been
+recorded in between: a waiter with a message asks again. A `release` records how the run has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["begin", "forget", "forget_shown", "found", "outcome", "read", "read_
 
 
 def begin(lease: LeaseState) -> Steps[None]:
-    """Record that a run begins, so that it is not run again if it does not end. Raises LeaseLost."""
+    """Record the start of a run, so that it is not repeated if it does not end. Raises LeaseLost."""
     request: OnceRequest = lease.request  # type: ignore[assignment]  # all runs have one
     answer: Answer = yield request.begin(lease.token)
     if answer.fields[0] == b"lost":
@@ -35,20 +34,20 @@ def begin(lease: LeaseState) -> Steps[None]:
 
 
 def found(attempt: Attempt, recorded: Found, now: float) -> LeaseState:
-    """Return what stands for the lease of a run that has ended already."""
+    """Return a released lease in place of the lease of a run that has ended already."""
     lease = LeaseState(attempt.request, attempt.token, Grant(recorded.fence, now, 0.0), None, attempt.asked_at)
     lease.let_go(now)
     return lease
 
 
 def status(request: OnceRequest) -> Steps[OnceStatus]:
-    """Read who runs and who waits, and then what was recorded: what has ended in between is recorded by then."""
+    """Read who runs and who waits, and then the record: a run that ended in between is recorded by then."""
     inspected: Answer = yield request.inspect()
     return outcome(inspected.fields, (yield from read(request)))
 
 
 def outcome(fields: list[Any], record: Record | None) -> OnceStatus:
-    """Make the status of a reply of ``permit_inspect``, and of a record that was read after it."""
+    """Make the status of a reply of ``permit_inspect``, and of a record read after it."""
     from handfast.records import OnceStatus
 
     now_us, key = fields[1], read_status(fields, 1)
@@ -60,26 +59,26 @@ def outcome(fields: list[Any], record: Record | None) -> OnceStatus:
 
 
 def read(request: OnceRequest) -> Steps[Record | None]:
-    """Read what is recorded."""
+    """Read the record."""
     answer: Answer = yield request.read()
     return None if answer.reply is None else read_record(request.name, answer.reply)
 
 
 def read_record(name: str, stored: bytes) -> Record:
-    """Read a record, or its beginning. Raises UnknownLayout."""
+    """Read a record, or the beginning of a record. Raises UnknownLayout."""
     if found := re.match(rb"layout \d+", stored):  # lua/lib/outcome.lua
         raise UnknownLayout(name, found[0].decode())
     return read_stored(stored)
 
 
 def forget(request: OnceRequest) -> Steps[bool]:
-    """Delete the record. Return whether there was one."""
+    """Delete the record. Return whether there was a record."""
     answer: Answer = yield request.forget()
     return bool(answer.reply) or answer.again
 
 
 def version(request: OnceRequest) -> Steps[str]:
-    """Return what tells the record from others; empty without a record."""
+    """Return a digest to tell the record from others; empty without a record."""
     answer: Answer = yield outcome_of(request.place)
     return version_of(answer.reply)
 

@@ -1,7 +1,7 @@
 """Outages: when the leases of a client cannot be renewed, and when they are renewed again.
 
-An operator is to hear once of each, however many leases there are and however many renewals fail. What a renewer calls
-an outage is that a renewal was refused or got no answer. A connection that breaks and is opened again at once is none.
+An operator is to hear once of each, however many leases there are and however many renewals fail. For a renewer an
+outage begins when a renewal is refused or gets no answer. A connection that breaks and is opened again at once is none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OutageWatch:
         self._began_at: float | None = None
 
     def review(self, now: float) -> OutageBegins | OutageEnds | None:
-        """Return what has changed. To be called when no renewal is in progress, or when those in progress failed.
+        """Return the change. To be called when no renewal is in progress, or when those in progress failed.
 
         An outage whose leases are all gone, lost or released, has no end to be reported.
         """

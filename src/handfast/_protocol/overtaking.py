@@ -1,11 +1,11 @@
 """Take the place of earlier requests, and have the holder end.
 
-A request that overtakes is queued first: at the end, or with a head start that no other request has. Then it dismisses
-all who stand before it in the queue, and asks the holders to end. The server keeps the time that the first such request
-has left the holder, and takes the lease when it is asked again after that: one script decides whose that is, and takes
-it. Messages may be lost, so the holder is asked again and again.
+An overtaking request is queued first: at the end, or with a head start that no other request has. Then it dismisses
+all waiters before it in the queue, and asks the holders to end. The server keeps the time which the first such request
+has left the holder, and takes the lease when asked again after this time: the same script decides whose lease it is,
+and takes it. Messages may be lost, so the holder is asked again and again.
 
-Those who are dismissed find a tombstone when they ask: see `acquire`.
+Dismissed waiters find a tombstone when they ask: see `acquire`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLACK_S = 0.001
 
 
 class Overtaking:
-    """How one attempt overtakes. ``grace_ms`` is what the holder is left with; NO_GRACE does not ask it."""
+    """How an attempt overtakes. ``grace_ms`` is the time left to the holder; NO_GRACE does not ask the holder."""
 
     def __init__(self, grace_ms: int, by: str, reason: str) -> None:
         self._grace_ms = grace_ms

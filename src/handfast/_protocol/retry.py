@@ -1,7 +1,8 @@
-"""Retry: which failures are worth another try, after what pause, until when, and with which error to give up.
+"""Retry: which failures are worth another try, after which pause, until when, and with which error to give up.
 
-Scripts are idempotent, so a call whose reply was lost, or that the server refused for a reason that passes in seconds,
-is sent again with growing pauses. A `Retry` judges the failures of one call; the driver performs its verdict::
+Scripts are idempotent. So a call is sent again, with growing pauses, if the reply was lost, or if the server refused
+the call for a reason that passes in seconds. A `Retry` judges the failures of a call; the driver performs the
+verdict::
 
     retry = Retry(name, monotonic(), retry_for)
     while True:
@@ -64,7 +65,7 @@ PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 def pause_before(retry: int) -> float:
-    """Return the seconds to pause before that retry, counted from 0."""
+    """Return the seconds to pause before a retry, counted from 0."""
     return PAUSES[min(retry, len(PAUSES) - 1)]
 
 
@@ -76,9 +77,9 @@ def pauses() -> Iterator[float]:
 def time_left(until: float, now: float, call: Call) -> float:
     """Return the seconds that the server has for a reply.
 
-    Past its caller's time only an undo goes on, which gets time of its own.
+    Past the caller's time only an undo goes on, which gets separate time.
 
-    A server that waits for replicas gets the time for that as well.
+    A server that waits for replicas gets the time for the wait as well.
     """
     asked = call.acknowledgement
     least = MIN_REPLY_S if asked is None else MIN_REPLY_S + asked.timeout_ms / 1000
@@ -86,7 +87,7 @@ def time_left(until: float, now: float, call: Call) -> float:
 
 
 class Verdict(NamedTuple):
-    """What to do after a failure: raise ``error`` unless it is None, else send again after ``pause`` seconds."""
+    """The next step after a failure: raise ``error`` unless it is None, else send again after ``pause`` seconds."""
 
     error: Exception | None
     pause: float = 0.0
@@ -95,11 +96,11 @@ class Verdict(NamedTuple):
 
 
 class Retry:
-    """Judges the failures of one call for the lock ``name``, on the driver's clock.
+    """Judges the failures of a call for the lock ``name``, on the driver's clock.
 
     It is tried again for ``retry_for`` seconds from now, and until the moment ``until`` at most. Even if ``retry_for``
-    is 0, a connection that broke is replaced once: it may have been idle for long. ``once`` forbids a second try: the
-    call is a script of the user's that is not idempotent.
+    is 0, a broken connection is replaced once: it may have been idle for long. ``once`` forbids a second try: the call
+    is a user's script that is not idempotent.
     """
 
     __slots__ = (
@@ -147,7 +148,7 @@ class Retry:
 
         ``may_recover``: the server was there before, and had let us in.
 
-        So a password that is refused now may be one that is being replaced.
+        So a refused password may be in the middle of a replacement.
         """
         pause = next(self._pauses)
         self.may_have_run = True
@@ -156,7 +157,7 @@ class Retry:
         return Verdict(None, pause)
 
     def _goes_on(self, moment: float, *, reconnect: bool) -> bool:
-        """Return whether to try again at that moment."""
+        """Return whether to try again at the moment."""
         is_first, self._may_reconnect = self._may_reconnect, False
         return moment < self._give_up_at or (is_first and reconnect and moment < self._until)
 
@@ -191,7 +192,7 @@ class Cleanup:
         self.due_at = now + next(self._pauses)
 
     def settle(self, outcome: Answer | ErrorReply, now: float) -> bool:
-        """Take the reply to the call. Return whether the next one needs another connection, to find the new primary."""
+        """Take the reply to the call. Return whether the next call needs a new connection, to find the new primary."""
         self.due_at = now
         if isinstance(outcome, ErrorReply):
             self.due_at += CLEANUP_PAUSE_S
@@ -207,7 +208,7 @@ class Cleanup:
         return isinstance(outcome, ErrorReply) and is_failover(outcome)
 
     def expire(self, now: float) -> None:
-        """Give the cleanup up if its time is over. Its protocol learns of that by GeneratorExit."""
+        """Give the cleanup up if the time is over. The protocol learns of the end by GeneratorExit."""
         if now >= self._give_up_at and self.call is not None:
             self.call = None
             self._steps.close()

@@ -16,7 +16,7 @@ __all__ = ["run_script"]
 def run_script(script: LuaScript, keys: Sequence[Any], args: Sequence[Any]) -> Steps[Any]:
     """Run a user's script and return its reply, texts as bytes. Raises ScriptError if it fails, and ServerRefused.
 
-    It is sent only once, unless its header has a TWICE line, which says what a second run does.
+    It is sent only once, unless the header has a TWICE line, which describes a second run.
     """
     call = Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)), once=not script.header.repeatable)
     try:

@@ -1,6 +1,6 @@
 """Check a server: whether it keeps the promises of the locks, and what may break them.
 
-It asks only what it may. What the user has no right to read is reported as not checked.
+The check asks only permitted questions. Facts that the user has no right to read are reported as not checked.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def check_server(
     *,
     embedded: bool = False,
 ) -> Steps[tuple[ServerFinding, ...]]:
-    """Return what was found, the most basic first.
+    """Return the findings, the most basic first.
 
-    ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached
-    the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the
-    rest with the ports. The embedded server gets no advice: users cannot set it up.
+    ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has
+    reached the client. In a cluster ``slots`` has a slot of each primary. A finding at all of them is given once, and
+    the rest with the ports. The embedded server gets no advice: users cannot set it up.
     """
     refused = None
     try:

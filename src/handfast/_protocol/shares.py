@@ -1,4 +1,4 @@
-"""Find the primaries of a cluster: what is asked of a whole server is asked of each of them."""
+"""Find the primaries of a cluster: a question to a whole server goes to each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["slots_of_primaries"]
 
 
 def slots_of_primaries() -> Steps[list[int]]:
-    """Return a slot of each primary: one of its largest share, of which nodes that know of different moves are most likely to agree."""
+    """Return a slot of each primary, in its largest share: nodes that know of different moves likely agree on it."""
     answer: Answer = yield SHARES
     shares: dict[Node, range] = {}
     for slots, node in read_shares(answer.reply):

@@ -1,14 +1,14 @@
-"""Watch over a wait in the queue: what ends it besides a grant and the caller's own time, and what is worth a warning.
+"""Watch over a wait in the queue: the ends besides a grant and the caller's own time, and the reasons for a warning.
 
-A caller that waits for a lock which one of its own ``with`` blocks holds waits for itself. That is certain only of
-blocks: another thread or task may release a lease that is in none. And only if the lease is renewed: else it ends by
-itself. Of a semaphore it is never certain, since an operator may give it more permits. What is not certain is logged,
-once for each name.
+A caller waits for itself if the lock is held by a ``with`` block of the same caller. Only a block makes this certain:
+another thread or task may release a lease without a block. And the lease must be renewed: else it ends by itself. Of a
+semaphore it is never certain, since an operator may give it more permits. Uncertain cases are logged, once for each
+name.
 
-A call of the sync API blocks its thread, and with it an event loop that runs there. So no task of that loop releases what
-this thread has acquired: to wait for it is to wait for oneself, also without a block.
+A call of the sync API blocks the thread, and with it an event loop running there. So no task of the loop releases the
+leases acquired by this thread: to wait for them is to wait for oneself, also without a block.
 
-A caller that has some of several locks already, and waits for the others, has nothing to wait for when one of those is
+A caller may have some of several locks already, and wait for the others. The wait is of no use once one of its locks is
 lost.
 """
 
@@ -44,11 +44,11 @@ MAX_WARNED = 1_000
 
 
 class Watch:
-    """Is called at the beginning of a wait, and then at the moments that it asks for.
+    """Is called at the beginning of a wait, and then at each moment it has returned.
 
-    ``leases`` are those that the client holds. ``is_inside`` tells whether the caller is in the block that a
-    `LeaseState.block` stands for. ``warn`` is called with a lease that the client holds and that the caller has waited for.
-    ``held`` is as in `Attempt.held`. ``loop_thread`` is the thread of the caller, if an event loop runs in it.
+    ``leases`` are the leases held by the client. ``is_inside`` tells whether the caller is in the block behind a
+    `LeaseState.block`. ``warn`` is called with a lease of the client for which the caller has waited. ``held`` is as in
+    `Attempt.held`. ``loop_thread`` is the thread of the caller, if an event loop runs in it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Watch:
                 raise WouldDeadlock(shared[0].name, self._advice(lease, shared[0].place.kind))
 
     def _refuse_to_block_loop(self) -> None:
-        """Refuse what does not fit beside what this thread has: no task of its event loop can release that meanwhile."""
+        """Refuse a request that does not fit beside this thread's leases, which no task of the loop can release."""
         for part in self._request.parts:
             mine = 0
             for lease in self._leases.all():
@@ -129,6 +129,6 @@ class Watch:
                     self._warn(lease)
 
     def _shared(self, lease: LeaseState, *kinds: str) -> list[PermitRequest]:
-        """Return what is requested of the names of these kinds that a lease holds."""
+        """Return the requests for those names of these kinds that a lease holds."""
         held = {part.place.tag for part in lease.request.parts}
         return [part for part in self._request.parts if part.place.kind in kinds and part.place.tag in held]

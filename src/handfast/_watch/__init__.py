@@ -1,1 +1,1 @@
-"""Repeated looks at all names of a server, what is wrong, and acts: for the exporter, ``handfast top`` and the page."""
+"""Repeated looks at all names of a server, the problems found, and acts: for the exporter, ``handfast top`` and the page."""

@@ -1,4 +1,4 @@
-"""Acts of an operator on a name, each with its entry in the audit: for commands, ``handfast top`` and the page."""
+"""Acts of an operator on a name, each with an entry in the audit: for commands, ``handfast top`` and the page."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Named(NamedTuple):
         return shown_name(self.kind, self.name, self.parts)
 
     def release(self, client: Handfast, *, reason: str, fence: int, single: bool = False) -> Done:
-        """Take the leases up to a fence: those that came later are safe. 0 takes all. With ``single``, take the lease with it."""
+        """Take the leases up to a fence: later leases are safe. 0 takes all. With ``single``, take only the lease with this fence."""
         label, least = client._driver.label, fence if single else 0  # noqa: SLF001 -- as below
         steps = admin.force_release(self._permits(client), _needed(reason), label, fence, least_fence=least)
         count = client._driver.run(steps, self.shown)  # noqa: SLF001 -- the same for all kinds, and for all parts
@@ -203,7 +203,7 @@ def _since(last: OperatorAction | None, what: str) -> str:
 
 
 def _not_done(acted: Acted, what: str, now: object) -> str:
-    """Return why an act on what was shown was not done, or is not known to be."""
+    """Return why an act on a shown record, hold or pause was not done, or is not known to be."""
     if acted == "unknown":
         return f"it is not known whether it was done: the server was asked twice, and it is now {now}"
     return f"nothing was done: it is not {f'the {what} that' if what else 'what'} was shown; it is now {now}"
@@ -220,7 +220,7 @@ def note_failure(client: Handfast, what: str, name: str, **fields: Any) -> str:
 
 @contextlib.contextmanager
 def acting_as(client: Handfast, label: str) -> Iterator[Handfast]:
-    """Lend a client of the same server and namespace with another label, which is what others see of its acts.
+    """Lend a client of the same server and namespace with another label: the label shown to others for these acts.
 
     Functions that listen to ``client`` hear of them.
     """

@@ -69,7 +69,7 @@ class Exposition:
         self._text = BLIND
 
     def take(self, view: View) -> None:
-        """Take a look. Before the first one nothing was granted: the counters begin there."""
+        """Take a look. Before the first look nothing was granted: the counters begin there."""
         self._count(view)
         self._text = _text([*_gauges(view, self._place), *self._counters()])
 
@@ -153,7 +153,7 @@ def _longest(moments: Iterable[float | None], at: float) -> float:
 
 
 def _braced(labels: dict[str, str]) -> str:
-    """Return labels as the format has them. What is no text in UTF-8 is replaced."""
+    """Return labels in the format's notation. Text that is not valid UTF-8 is replaced."""
     escaped = {
         name: text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for name, text in labels.items()
     }

@@ -91,7 +91,7 @@ class Stop(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list of a name with its own title, such as the parts of a latch or the items of each worker."""
+    """A list of a name with a separate title, such as the parts of a latch or the items of each worker."""
 
     title: str
     rows: Sequence[tuple[Sentence, Sequence[str]]]
@@ -101,7 +101,7 @@ class Listing(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Stands for the status of a name which this version cannot read."""
+    """Stands for the status of a name that this version cannot read."""
 
     why: str
 
@@ -187,7 +187,7 @@ class Facts:
 
 
 def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 item``, ``2 items``."""
+    """Return a number with the noun: ``1 item``, ``2 items``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

@@ -4,7 +4,7 @@ A search goes through all keys. It is done a piece in each step, and then rests 
 between, a step inspects again the names that matter: those that are seen, that others wait for, or whose lease ends soon. So
 a step takes a small part of the server's time, however many names there are.
 
-A row is made anew when its name is inspected, and never changed: one thread looks, and others read.
+A row is made anew when the name is inspected, and never changed: one thread looks, and others read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Take looks in a thread, one after the other, and know whether the latest view is old.
 
-Each look is followed by a rest in proportion to it, so looks take a small part of the server's time. Whatever a look has
-raised, the next one follows: a thread that ended would show old things as new ones.
+Each look is followed by a rest in proportion to it, so looks take a small part of the server's time. Whatever error a
+look has raised, the next look follows: a thread that ended would show old things as new.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Looker(Generic[V]):
     Args:
         name: The name of the thread.
         step: Looks once. None says that there is nothing to look at.
-        on_view: Called with what a step has returned, in the thread. If it raises an error, the look has failed.
+        on_view: Called with the result of a step, in the thread. If it raises an error, the look has failed.
         every: Returns the seconds from the beginning of a look to that of the next one, at least.
         rests: How many times longer than a look the rest after it is.
         longest_rest: How long that rest is at most, in seconds.
         slow: After how many seconds a look in progress counts as one without an answer.
-        on_change: Called with the error of a look that fails after one that did not, and with None the other way round.
+        on_change: Called with the error of a look that fails after a good look, and with None the other way round.
         goes_on: Whether looks go on.
     """
 

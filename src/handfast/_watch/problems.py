@@ -38,7 +38,7 @@ SEVERITIES: dict[str, Level | None] = {"failure": "urgent", "warning": "warning"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A sentence and its explanation."""
+    """A sentence and the explanation."""
 
     level: Level
     group: Group
@@ -272,7 +272,7 @@ def _harm(facts: Facts, now: float) -> float:
 
 
 def _of_holder(one: Holder, at: float) -> Sentence:
-    """Return whether the process of a holder lives, by its lease: one that was never renewed ends a ttl after its grant."""
+    """Return whether the process of a holder lives, by the lease: a lease never renewed ends a ttl after the grant."""
     if one.released:
         ends = Moment(at + one.remaining)
         return Label(one.label), " has released it, and it stays taken for ", ends, " more: at_least."
@@ -330,7 +330,7 @@ def _of_server(findings: tuple[ServerFinding, ...]) -> Iterator[Problem]:
 
 
 def sentences_of(finding: ServerFinding) -> tuple[str, str]:
-    """Return the harm of a finding about the server; and its cause and the advice, in sentences."""
+    """Return the harm of a finding about the server; and the cause and the advice, in sentences."""
     harm, _, cause = finding.text.partition(": ")
     return _capital(harm), " ".join(f"{_capital(text)}." for text in (cause, finding.advice) if text)
 

@@ -1,7 +1,7 @@
 """The records of `once`, read a few in each step: which keys have failed, and which began and did not end.
 
 A search finds their places. Each takes a round trip, so a step reads for `PIECE_S`, those first that were never read, and
-then the others in turn. Of a record only its beginning is read, which has the text of a failure; a result is not kept.
+then the others in turn. Only the beginning of a record is read, which has the text of a failure; a result is not kept.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ResultReader:
         return Results(tuple(found), self._counts, self._refused)
 
     def _may_run(self, one: Result, runs: Mapping[str, Row]) -> bool:
-        """Whether a run that began may go on: it has a lease, or it began after the last look at its lease."""
+        """Whether a run that began may go on: it has a lease, or it began after the last look at the lease."""
         row = runs.get(one.key)
         return (
             row.facts.holding > 0 or row.at < one.recorded_at
@@ -143,7 +143,7 @@ class ResultReader:
             self._read(tag, timeout, began, now_us)
 
     def _read(self, tag: str, timeout: float, now: float, now_us: int) -> None:
-        """Read a record. A value of others at its key counts as none."""
+        """Read a record. A value of other programs at the record's key counts as none."""
         place, before = self._places[tag], self._known.pop(tag, None)
         try:
             stored = self._client._driver.look(_stored(place), place.name, timeout)  # noqa: SLF001 -- as above

@@ -1,4 +1,4 @@
-"""A name as all views have it: its facts by its face, how it moves, and how bad that is."""
+"""A name as all views have it: the facts by its face, how it moves, and how bad the state is."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Row(Seen[Any]):
 
     @property
     def face(self) -> Face[Any]:
-        """The face of its kind."""
+        """The face of the name's kind."""
         return face_of(self)
 
     @property

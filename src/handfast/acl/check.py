@@ -1,7 +1,7 @@
 """Finding out which rights a user lacks, before a script fails for lack of one.
 
 A server refuses a command within a script when it is reached, and the script's earlier writes stay. So it is better to
-ask first. Redis from 7.0 on and any Valkey can tell a script which commands its user may run.
+ask first. Redis from 7.0 on and any Valkey can tell a script which commands the user may run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
     """Return the rights that the user of a client lacks.
 
     Changes nothing, and writes nothing to the server's ACL LOG. A script asks, so if the user may not run scripts, all
-    commands are returned, and it takes a second call to find what keys and channels it lacks. If it may use none of the
+    commands are returned, and it takes a second call to find the missing keys and channels. If it may use none of the
     keys, or none of the channels, they are returned with all commands on them, which cannot be asked about either.
 
     Args:

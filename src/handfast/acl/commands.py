@@ -1,4 +1,4 @@
-"""The commands that a script of Handfast sends.
+"""The commands sent by a script of Handfast.
 
 The linter's parser could read them from any script, but it is an extra. In our scripts each command is a literal, so
 regular expressions suffice; anything else raises. A test compares the results with the parser's.

@@ -1,6 +1,6 @@
-"""The scripts, commands and keys that each primitive uses on the server.
+"""The scripts, commands and keys used by each primitive on the server.
 
-They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls that a client sends.
+They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls as a client's.
 Nothing here is a copy that could become outdated.
 """
 
@@ -37,7 +37,7 @@ _TOKEN = b"t" * TOKEN_SIZE
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a client needs for one primitive, apart from its connection."""
+    """The scripts, commands and keys of one primitive, apart from those of the connection."""
 
     scripts: tuple[LuaScript, ...]
     plain: frozenset[str]
@@ -47,7 +47,7 @@ class Use:
 
     @property
     def commands(self) -> frozenset[str]:
-        """All commands that it sends, within scripts and outside."""
+        """All commands sent by the primitive, within scripts and outside."""
         return self.plain.union(*(commands_of(script.source) for script in self.scripts))
 
 
@@ -107,7 +107,7 @@ def _object(kind: str, namespace: str) -> Use:
 
 
 def _leased(kind: str, namespace: str) -> Use:
-    """Return what it takes to hold leases of a kind which has further scripts."""
+    """Return the scripts, commands and keys to hold leases of a kind that has further scripts."""
     holds, more = _permits(kind, namespace), _object(kind, namespace)
     return Use(holds.scripts + more.scripts, holds.plain | more.plain, holds.keys)
 
@@ -133,7 +133,7 @@ def _once(namespace: str) -> Use:
 
 
 def _names(namespace: str) -> Use:
-    """What it takes to find names of all kinds, to inspect them and to take leases away."""
+    """Return the scripts, commands and keys to find names of all kinds, to inspect them and to take leases away."""
     pattern = NamePattern(namespace, "*", get_args(Kind))
     permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1))
     calls = [pattern.scan(b"0"), permits.inspect(), permits.revoke(0, ""), permits.hold(0, 0, "", "")]
@@ -147,7 +147,7 @@ def _names(namespace: str) -> Use:
 
 
 def _operate(namespace: str) -> Use:
-    """What it takes to see all, and to do what the operators' commands do."""
+    """Return the scripts, commands and keys to see all, and to act as the operators' commands do."""
     place = KeySet(namespace, "once", "-")
     request = OnceRequest(place, LeaseOptions(1, max_waiters=1), keep_ms=1, refresh_ms=NEVER)
     permits = PermitRequest(KeySet(namespace, "semaphore", "-"), LeaseOptions(1))
@@ -173,14 +173,14 @@ def _joined(uses: Sequence[Use]) -> Use:
 
 
 def _check_server(namespace: str) -> Use:
-    """What it takes to see all that `handfast doctor` looks at."""
+    """Return the scripts, commands and keys to see all that `handfast doctor` looks at."""
     permits = PermitRequest(KeySet(namespace, "lock", "-"), LeaseOptions(1, renew=False))
     use = _use([permits.inspect(), INFO, TIME], namespace, "lock")
     return replace(use, plain=use.plain | {"config|get"})
 
 
 def _min_replicas(namespace: str) -> Use:
-    """What it takes to hold locks that wait for replicas."""
+    """Return the scripts, commands and keys to hold locks that wait for replicas."""
     use = _permits("lock", namespace, more=_of_locks)
     return replace(use, plain=use.plain | {"publish", "wait"})
 

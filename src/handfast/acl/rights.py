@@ -72,7 +72,7 @@ def rights_for(
         preloaded: Let the user run scripts that an operator has loaded, and send none.
         tells_its_name: Allow redis-py's CLIENT SETINFO. It is not needed, but servers that know it (Redis from 7.2 on,
             any Valkey) write each refusal to their ACL LOG.
-        cluster: Allow what it takes to find the primaries of a cluster, and to be woken there.
+        cluster: Allow the commands to find the primaries of a cluster, and to be woken there.
         sharded: Whether the nodes of the cluster have sharded channels, as all have but Redis 6.2.
 
     Returns:

@@ -7,7 +7,7 @@ the versions of chapter 6, with SETNX or WATCH/MULTI/EXEC. Both use the same key
 ``conn`` is a ``redis.Redis``, with or without ``decode_responses``; identifiers and names are returned as str. Errors
 of redis-py propagate.
 
-What is wrong with each, and what to use instead, is on one page: docs/explanation/classic.md. All share one flaw:
+The flaws of each, and better alternatives, are on one page: docs/explanation/classic.md. All share one flaw:
 redis-py sends a command again after a lost reply, and these functions cannot tell the second call from the first.
 """
 

@@ -50,7 +50,7 @@ def leave_guild(conn: redis.Redis, guild: str, user: str | bytes) -> None:
 def find_prefix_range(prefix: str) -> tuple[str, str]:
     """Return strings that sort before and after the names with the prefix, for names of lower-case ASCII letters.
 
-    Before them: the prefix with its last letter replaced by the preceding one, and ``{``. After them: the prefix and
+    Before them: the prefix with the last letter replaced by the preceding letter, and ``{``. After them: the prefix and
     ``{``.
     """
     last = bisect_left(ALPHABET, prefix[-1:])

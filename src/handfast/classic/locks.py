@@ -46,7 +46,7 @@ def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> b
     Args:
         conn: The client.
         lockname: The name of the lock.
-        identifier: What `acquire_lock_with_timeout` returned.
+        identifier: The result of `acquire_lock_with_timeout`.
 
     Returns:
         True if this call released the lock, False if the caller no longer held it.

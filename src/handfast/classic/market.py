@@ -3,7 +3,7 @@
 The keys: ``market:`` is a ZSET of ``<item>.<seller>`` by price, ``inventory:<id>`` the SET of a user's items, and
 ``users:<id>`` a HASH with ``funds``. Prices and funds are whole numbers, such as cents.
 
-Handfast has no API for a market. ``examples/marketplace`` shows how to write one today.
+Handfast has no API for a market. ``examples/marketplace`` shows how to write a market today.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
 
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
-    """Buy an item for its current price.
+    """Buy an item for the current price.
 
     Args:
         conn: The client.

@@ -41,7 +41,7 @@ def release_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) 
     Args:
         conn: The client.
         semname: The key of the semaphore.
-        identifier: What `acquire_semaphore` returned.
+        identifier: The result of `acquire_semaphore`.
 
     Returns:
         True if this call released the permit, False if the caller no longer held it.
@@ -56,7 +56,7 @@ def refresh_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) 
     Args:
         conn: The client.
         semname: The key of the semaphore.
-        identifier: What `acquire_semaphore` returned.
+        identifier: The result of `acquire_semaphore`.
 
     Returns:
         True if the permit was refreshed, False if it had timed out and was removed.

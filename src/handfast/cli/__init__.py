@@ -244,7 +244,7 @@ def _suggestion(name: str) -> str:
 
 
 def _helps() -> dict[str, str]:
-    """Return what each command does, by name."""
+    """Return a summary of each command, by name."""
     others = {name: plugin.dist.name if plugin.dist else "" for name, plugin in _plugins().items()}
     return {name: text for name, (_, text) in COMMANDS.items()} | dict(sorted(others.items()))
 

@@ -1,4 +1,4 @@
-"""``handfast acl``: print the rights that a user of the server needs, as a command for the server."""
+"""``handfast acl``: print the rights needed by a user of the server, as a command for the server."""
 
 from __future__ import annotations
 

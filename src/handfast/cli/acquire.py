@@ -44,7 +44,7 @@ Example:
 
 
 def _own_options(command: Any) -> Any:
-    """Add what says how long the lease lasts, and how the token is written."""
+    """Add the options for the length of the lease and the form of the token."""
     ttl = click.option(
         "--ttl",
         callback=parse_duration,
@@ -83,7 +83,7 @@ def command(ctx: click.Context, /, *, as_env: bool, as_json: bool, **given: Any)
 
 
 def _acquire(ctx: click.Context, options: Options, form: str) -> None:
-    """Take the name and write the token. If that is prevented, whatever prevents it, the name is given back."""
+    """Take the name and write the token. If anything prevents this, the name is given back."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError
@@ -116,7 +116,7 @@ def _acquire(ctx: click.Context, options: Options, form: str) -> None:
 
 
 def _write(form: str, taken: dict[str, Any]) -> None:
-    """Write what a later step needs, and see that it has left this process."""
+    """Write the fields for a later step, and see that they have left this process."""
     match form:
         case "env":
             click.echo(f"HANDFAST_TOKEN={taken['token']}\nHANDFAST_FENCE={taken['fence']}")
@@ -127,7 +127,7 @@ def _write(form: str, taken: dict[str, Any]) -> None:
 
 
 def _give_back(name: str, primitive: Primitive, token: str) -> None:
-    """Release what was detached already."""
+    """Release a detached lease."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError, LeaseLost

@@ -1,4 +1,4 @@
-"""Which server a command connects to: the one that is named, by an option or in the environment, and no other."""
+"""Which server a command connects to: the server named by an option or in the environment, and no other."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def period(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time as two of its units at most, rounded down.
+    """Return a length of time in at most two units, rounded down.
 
     For example ``0.8s``, ``21s``, ``4m12s``, ``1h02m``, ``3d04h``.
     """

@@ -237,7 +237,7 @@ def _ready(path: Path | None, term: Leadership) -> Iterator[None]:
 
 
 def _is_of(path: Path, fence: int) -> bool:
-    """Return whether the file is that of the term with this fence."""
+    """Return whether the file belongs to the term with this fence."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip() == str(fence)
     except OSError:

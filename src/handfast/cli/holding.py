@@ -1,4 +1,4 @@
-"""A command that runs while a lease is held: its options, its environment, and what a lost lease does to it.
+"""A command running while a lease is held: the options, the environment, and the effects of a lost lease on the command.
 
 A signal ends even a long wait cleanly, so the caller handles signals before it acquires. The command starts after the
 grant and has ended before the lease does. A resource that must refuse writes of a holder whose lease was lost, but
@@ -97,7 +97,7 @@ class Ended(NamedTuple):
     """Whether a later request for the lease was known, and acted on, before it ended."""
 
     def exit_code(self, lease: Lease, program: str, plan: LossPlan) -> int:
-        """Return our exit code once the lease has ended, and say what only the end of the lease has shown."""
+        """Return our exit code once the lease has ended, and report facts known only since the end of the lease."""
         if not (self.ran and (lease.lost or self.preempted)):
             return self.code
         if not lease.lost:
@@ -127,7 +127,7 @@ def run_holding(
 
 
 def _grace_left(lease: Lease) -> float:
-    """Return the seconds until a holder that was asked to end loses its lease. Renewals do not prolong them."""
+    """Return the seconds until a holder asked to end loses the lease. Renewals do not prolong them."""
     return max(0.0, lease._state.ends_at - monotonic())  # noqa: SLF001 -- what `remaining` shows is less before a renewal
 
 

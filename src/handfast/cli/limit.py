@@ -60,7 +60,7 @@ def parse_rate(_ctx: click.Context, _param: click.Parameter, value: str) -> Rate
 
 
 def parse_cost(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    """Read what a call counts for, by metric; the empty text stands for a limiter without."""
+    """Read the costs of a call, by metric; the empty text stands for a limiter without."""
     found = dict[str, int]()
     for value in values:
         metric, _, number = value.rpartition("=")
@@ -150,7 +150,7 @@ def command(
 
 @contextlib.contextmanager
 def _connected(ctx: click.Context, url: str, namespace: str) -> Iterator[Handfast]:
-    """Lend a client. Its errors end the command with the exit code that says why."""
+    """Lend a client. The client's errors end the command with a matching exit code."""
     from redis.exceptions import RedisError
 
     from handfast import Handfast, HandfastError, LimitExceeded, QueueFull, RateLimited

@@ -1,4 +1,4 @@
-"""The options of commands that listen on a port, and how they print their address."""
+"""The options of commands that listen on a port, and how they print the address."""
 
 from __future__ import annotations
 

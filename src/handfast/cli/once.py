@@ -188,7 +188,7 @@ def _once(once: Once, options: Options, signals: Signals) -> int:
 
 
 def _record(run: Run, ended: Ended, options: Options) -> None:
-    """Record that the command was done. Its result is its exit code. Raises Undone if the lease was lost before."""
+    """Record that the command was done. The result is the exit code. Raises Undone if the lease was lost before."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError, LeaseLost
@@ -229,7 +229,7 @@ def _would_wait_for_itself(once: Once) -> bool:
 
 @contextlib.contextmanager
 def _connected(ctx: click.Context, options: Options) -> Iterator[Handfast]:
-    """Lend a client. Its errors end the command with the exit code that says why."""
+    """Lend a client. The client's errors end the command with a matching exit code."""
     from redis.exceptions import RedisError
 
     from handfast import AcquireTimeout, AlreadyRunning, Handfast, HandfastError, NotCompleted, QueueFull

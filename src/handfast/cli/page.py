@@ -1,4 +1,4 @@
-"""``handfast page``: what is wrong right now, in a browser."""
+"""``handfast page``: the present problems, in a browser."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def command(
 
 
 def server_of(client: Handfast, allow: Iterable[Any], token: str | None = None) -> uvicorn.Server:
-    """Return a server of the page. Raises ImportError, with what to install."""
+    """Return a server of the page. Raises ImportError, with the packages to install."""
     from handfast.page import app
 
     try:
@@ -149,7 +149,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class Ending:
-    """Whether a signal has come, and what it ends."""
+    """Whether a signal has come, and which server it ends."""
 
     def __init__(self) -> None:
         self.is_wanted: bool = False
@@ -184,7 +184,7 @@ def _is_local(host: str) -> bool:
 
 
 def with_token(token: str) -> Authorize:
-    """Return what admits visitors with this password, under the name that they give."""
+    """Return a function that admits visitors with this password, under the name given by the visitor."""
     from starlette.responses import JSONResponse
 
     from handfast.page import Visitor

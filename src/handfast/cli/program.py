@@ -1,4 +1,4 @@
-"""Commands that wait for something and then run a program: how they are written, and what they tell a shell.
+"""Commands that wait for something and then run a program: how they are written, and their exit codes for a shell.
 
 The program and its arguments come after ``--``. Exit codes are those of ``sysexits.h`` and of ``sh(1)``.
 """

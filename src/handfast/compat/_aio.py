@@ -1,7 +1,7 @@
 """The lock of redis-py with another way to ask, to wait and to release.
 
-The methods that redis-py's class has for its subclasses (``do_acquire``, ``do_release``, ``do_extend``,
-``do_reacquire``) are used here in the same way, so that a subclass may override them.
+The methods of redis-py's class for its subclasses (``do_acquire``, ``do_release``, ``do_extend``,
+``do_reacquire``) are used here in the same way, so a subclass may override them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ redis_logger = logging.getLogger(redis.asyncio.lock.__name__)
 class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
     """A drop-in replacement for ``redis.asyncio.lock.Lock``, with the same arguments, attributes, methods and errors.
 
-    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` says what is better and what is
-    not.
+    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` lists the improvements and the
+    unchanged parts.
 
     Args:
         redis: The client of redis-py.
@@ -49,7 +49,7 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
         blocking: Whether `acquire` waits.
         blocking_timeout: Seconds that `acquire` waits at most. None waits indefinitely.
         thread_local: Whether each thread has a token of its own.
-        raise_on_release_error: Whether the end of a ``with`` block raises LockError for a lock that is no longer held.
+        raise_on_release_error: Whether the end of a ``with`` block raises LockError for a lock no longer held.
 
     Raises:
         ValueError: ``timeout``, ``sleep`` or ``blocking_timeout`` is out of range.
@@ -108,13 +108,13 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
     ) -> bool:
         """Acquire the lock, and wait while others hold it. The arguments override those of the lock.
 
-        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, that is
-        cleaned up in the background for up to 20 s.
+        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, the cleanup
+        goes on in the background for up to 20 s.
 
         Args:
             blocking: Whether to wait.
-            blocking_timeout: Seconds to wait at most. None takes that of the lock.
-            token: The value to set the key to. None makes an unguessable one.
+            blocking_timeout: Seconds to wait at most. None takes the lock's own.
+            token: The value to set the key to. None makes an unguessable value.
 
         Returns:
             True if the lock was acquired.
@@ -237,7 +237,7 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
         return False
 
     async def _undo(self, token: Token, error: BaseException) -> None:
-        """Take back what the acquire of this token may have got."""
+        """Take back the lock that the acquire of this token may have got."""
         self._forget(token)
         if token.asked:
             call = _shared.cancel(self.redis, self.name, token)

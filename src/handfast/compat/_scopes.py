@@ -28,7 +28,7 @@ _cleanups: set[asyncio.Task[None]] = set()
 class _Local(threading.local):
     """Thread-local storage with a token.
 
-    In redis-py's class, threads that did not make the lock have no attribute at all.
+    In redis-py's class, threads other than the maker's have no attribute at all.
     """
 
     token: bytes | None = None
@@ -61,7 +61,7 @@ class AsyncLockScope:
         self.local.token = token
 
     def _forget(self, token: bytes) -> None:
-        """Drop this token, but not one that another task has acquired since."""
+        """Drop this token, but not a later token acquired by another task."""
         if self.local.token is token:
             self.local.token = None
 
@@ -112,7 +112,7 @@ class LockScope:
             self.local.token = self._latest.token = token
 
     def _forget(self, token: bytes) -> None:
-        """Drop this token, but not one that another thread has acquired since."""
+        """Drop this token, but not a later token acquired by another thread."""
         with self._guard:
             if self.local.token is token:
                 self.local.token = None

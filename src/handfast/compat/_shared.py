@@ -1,7 +1,7 @@
-"""What both locks share: tokens, key names, checks of numbers, and the scripts as calls. No I/O, no clock.
+"""The shared parts of both locks: tokens, key names, checks of numbers, and the scripts as calls. No I/O, no clock.
 
-The lock's key is the caller's, and its only value is a token. That an acquire is finished or was granted is remembered
-in a key of its own for each acquire. Its name begins with the lock's, so that permissions by prefix include it, and it
+The lock's key is the caller's, and its only value is a token. A finished or granted acquire is remembered in a separate
+key for each acquire. The name of this key begins with the lock's, so permissions by prefix include it, and it
 hashes to the same slot of a cluster.
 """
 
@@ -63,10 +63,10 @@ EXPIRY_SLACK_S = 0.001
 
 
 class Token(bytes):
-    """What the key is given by one acquire, and what is known of that acquire.
+    """The value given to the key by an acquire, and the known state of the acquire.
 
     It is the token for all who ask for ``lock.local.token``. A caller may give the same token to several acquires, so
-    each has an id of its own, ``call``; where the token is ours, they are one and the same.
+    each has a separate id, ``call``; where the token is ours, both are the same.
     """
 
     call: bytes
@@ -80,7 +80,7 @@ class Token(bytes):
     """The lock that acquired it. Another that is given it knows nothing of its past."""
 
     def __new__(cls, given: bytes | None = None) -> Self:
-        """A new acquire, with a token of ours or with the one that is given."""
+        """A new acquire, with a given token or a token of ours."""
         call = secrets.token_hex(16).encode()
         token = super().__new__(cls, call if given is None else given)
         token.call, token.own, token.asked, token.left, token.owner = call, given is None, False, math.inf, None
@@ -97,7 +97,7 @@ class Token(bytes):
 def lifetime_ms(timeout: Any, what: str = "timeout") -> int:
     """A lock's TTL in whole milliseconds, rounded up; 0 stands for None, which never ends.
 
-    Raises ValueError for what is below a millisecond (zero and negative ones among them), infinite or not a number.
+    Raises ValueError for a length below a millisecond (zero and negative ones among them), infinite or not a number.
     """
     if timeout is None:
         return 0
@@ -108,7 +108,7 @@ def lifetime_ms(timeout: Any, what: str = "timeout") -> int:
 
 
 def more_ms(seconds: Any, what: str) -> int:
-    """Seconds of either sign in whole milliseconds, rounded up. Raises ValueError for what is no length of time."""
+    """Seconds of either sign in whole milliseconds, rounded up. Raises ValueError for anything but a length of time."""
     if not abs(seconds) * 1000 < MAX_MS:
         raise ValueError(f"{what} must be finite and not that long, not {seconds!r}")
     # 2.007 * 1000 is 2007.0000000000002, which must not be rounded up to 2008.
@@ -117,14 +117,14 @@ def more_ms(seconds: Any, what: str) -> int:
 
 
 def check_sleep(sleep: Any) -> float:
-    """Seconds between two times that a waiter asks. Raises ValueError for negative ones and NaN."""
+    """Seconds between two requests of a waiter. Raises ValueError for negative ones and NaN."""
     if not sleep >= 0:
         raise ValueError(f"sleep must be seconds, 0 or more, not {sleep!r}")
     return float(sleep)
 
 
 def check_wait(blocking_timeout: Any) -> float:
-    """Seconds that an acquire may wait; None is without end. Raises ValueError for NaN."""
+    """Seconds that an acquire may wait; None waits indefinitely. Raises ValueError for NaN."""
     if blocking_timeout is None:
         return math.inf
     if blocking_timeout != blocking_timeout:  # noqa: PLR0124 -- that is what NaN is, in all kinds of numbers
@@ -145,7 +145,7 @@ _tags: dict[int, bytes] = {}
 
 
 def _tag(slot: int) -> bytes:
-    """Return a number whose digits hash to that slot. The first 109,758 numbers have one for every slot."""
+    """Return a number whose digits hash to the slot. The first 109,758 numbers have one for every slot."""
     while slot not in _tags:
         number = b"%d" % next(_numbers)
         _tags.setdefault(key_slot(number), number)
@@ -155,8 +155,8 @@ def _tag(slot: int) -> bytes:
 def beside(key: bytes, call: bytes) -> bytes:
     """Return the key of one call: it begins with the lock's key and hashes to the same slot.
 
-    If the lock's key has a hash tag, the same tag does it. If it has no brace, the new key gets a tag that hashes to
-    the same slot. For a key with a brace but no hash tag, names are tried until one hashes to it.
+    If the lock's key has a hash tag, the same tag does it. If it has no brace, the new key gets a tag for the same
+    slot. For a key with a brace but no hash tag, names are tried until one hashes to it.
     """
     start = key.find(b"{")
     if start < 0:
@@ -174,7 +174,7 @@ def token_of(client: Any, text: Any) -> Token:
 
 
 def held(lock: Any, client: Any) -> Token:
-    """Return the token that a lock is to release, as one of its own even if a text was assigned to ``local.token``.
+    """Return the token for a lock to release, as a Token even if a text was assigned to ``local.token``.
 
     With another lock's token, a second release of it would be answered like the first, and not with an error.
     """
@@ -186,7 +186,7 @@ def held(lock: Any, client: Any) -> Token:
 
 
 def encoded(client: Any, text: Any) -> bytes:
-    """Encode a key or a token as the client does. Raises DataError for a type that it refuses."""
+    """Encode a key or a token as the client does. Raises DataError for a type refused by the client."""
     return bytes(client.get_encoder().encode(text))
 
 
@@ -201,7 +201,7 @@ def acquire(client: Any, name: Any, token: Token, timeout: Any) -> Call:
 
 
 def cancel(client: Any, name: Any, token: Token) -> Call:
-    """Take back what an acquire may have got."""
+    """Take back the lock that an acquire may have got."""
     key = encoded(client, name)
     names = {"lock": key, "past": beside(key, token.call)}
     return CANCEL, names | {"token": token, "own": int(token.own)}

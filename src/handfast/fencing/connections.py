@@ -1,7 +1,7 @@
 """Get a cursor whose rows are tuples from a connection, a cursor or a wrapper.
 
 Drivers let a program choose the type of rows: a dict, an object, a single value. Such a choice is set aside
-here, on a cursor of our own where there can be one. Of SQLAlchemy, the DB-API connection behind its objects is used.
+here, on a cursor of our own if possible. Of SQLAlchemy, the DB-API connection behind its objects is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def target_of(given: Any, paramstyle: str | None) -> Target:
 
 
 def _paramstyle(connection: object) -> str:
-    """Return the paramstyle of the module, or a parent of it, that defines the connection's class or a base of it."""
+    """Return the paramstyle of the module, or of a parent module, that defines the connection's class or a base of it."""
     for kind in type(connection).__mro__:
         module = kind.__module__
         while module:

@@ -16,9 +16,9 @@ class StaleFence(HandfastError):
 
     Attributes:
         key: The key of the refused write, or a description of the row. None for an error of a pipeline, which does not
-            say which of its commands failed.
+            say which command failed.
         fence: The fence of the refused write.
-        newer: The newer fence that the resource has seen; None if the database did not show it.
+        newer: The newer fence seen by the resource; None if the database did not show it.
 
     """
 

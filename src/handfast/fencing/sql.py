@@ -51,14 +51,14 @@ def update_if_newer(
     spelled as in the catalogue, consist of letters, digits, ``_`` and ``$``, and are quoted.
 
     Args:
-        connection: A connection or cursor of a DB-API 2.0 driver, whatever its rows are; or a Session or Connection of
+        connection: A connection or cursor of a DB-API 2.0 driver, whatever the type of rows; or a Session or Connection of
             SQLAlchemy, whose transaction is used: refresh a row that the Session has loaded. A MySQL driver must
             count matched rows and not only changed ones (``FOUND_ROWS``); otherwise a repeated write looks stale.
         table: The table, perhaps as ``schema.table``.
         values: The new values by column. If empty, only the fence is stored, so older ones are refused from then on.
         fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
         where: The columns that select the row, its primary key, with their values.
-        column: The column that stores the fence: a BIGINT, NULL until the first fenced write.
+        column: The column with the fence: a BIGINT, NULL until the first fenced write.
         paramstyle: The paramstyle of the driver. By default it is read from the driver's module; give it if a wrapper
             hides the driver.
         quote: The quote of names: ``"`` by default, a backtick for MySQL and MariaDB.
@@ -110,13 +110,13 @@ class _Statement:
         self._values: list[Any] = []
 
     def mark(self, value: Any) -> str:
-        """Add a parameter and return its mark. Called in the order of the text."""
+        """Add a parameter and return the mark. Called in the order of the text."""
         self._values.append(value)
         return _MARKS[self._paramstyle](len(self._values))
 
     @property
     def parameters(self) -> tuple[Any, ...] | dict[str, Any]:
-        """The parameters in the form that the paramstyle needs."""
+        """The parameters in the form for the paramstyle."""
         if self._paramstyle in ("named", "pyformat"):
             return {f"p{number}": value for number, value in enumerate(self._values, 1)}
         return tuple(self._values)
@@ -156,7 +156,7 @@ class _Builder:
         return statement
 
     def select(self) -> _Statement:
-        """Return the statement that reads the stored fence."""
+        """Return the statement to read the stored fence."""
         statement = _Statement(self._paramstyle)
         statement.text = f"SELECT {self._here}.{self._column} FROM {self._table} WHERE {self._condition(statement)}"  # noqa: S608 -- names are checked
         return statement

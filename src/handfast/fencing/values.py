@@ -4,8 +4,8 @@ The fence of a key is stored in a second key, its guard, and so outlives the val
 the value has expired, was deleted or got another type. Each call is one script, which checks the guard and writes both
 keys or neither.
 
-The guard's name is ``hf:fence:m4l:`` plus the name of the key. Both are in one slot of a cluster: a hash tag in the key
-stays the first one in the guard; without a hash tag the whole name is hashed, and both names have the same CRC16,
+The guard's name is ``hf:fence:m4l:`` plus the name of the key. Both are in the same slot of a cluster: a hash tag in the
+key stays the first in the guard; without a hash tag the whole name is hashed, and both names have the same CRC16,
 because the CRC16 of ``hf:fence:m4l:`` is 0. A suffix, or braces around the key, would fail for a key such as ``a}b``.
 """
 
@@ -72,7 +72,7 @@ _FENCE_LATEST = _script("fence_latest")
 
 
 class ForEveryClient(Protocol[P, R_co]):
-    """A function whose first argument is any client. It returns what the client's own methods do.
+    """A function whose first argument is any client. It returns the type returned by the client's own methods.
 
     With a sync client it returns the result, with an asyncio client a coroutine. A pipeline queues the call and is
     returned; between ``watch`` and ``multi``, it runs the call at once.
@@ -111,14 +111,15 @@ def set_if_newer(
         value: The value.
         fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
         ttl: How long the value lives, in seconds or as a timedelta. None (default): without limit.
-        guard_ttl: How long the fence is remembered after the last write that passed, in seconds or as a timedelta. A
-            writer that was paused for longer is no longer refused. None (default): without limit.
+        guard_ttl: How long the fence is remembered after the last accepted write, in seconds or as a timedelta. A
+            writer paused for longer is no longer refused. None (default): without limit.
 
     Raises:
         StaleFence: The key has seen a newer fence. Nothing was written.
         TypeError: An argument has the wrong type. Nothing was sent.
         ValueError: An argument is out of range. Nothing was sent.
-        ServerRefused: The server is at ``maxmemory``, or refuses for another reason. Clients of redis-py raise its
+        ServerRefused: The server is at ``maxmemory``, or refuses for another reason. Clients of redis-py raise
+            ResponseError instead.
             ResponseError instead.
 
     Example:
@@ -142,13 +143,13 @@ def hset_if_newer(
 ) -> None:
     """Write fields of a hash, as HSET does, unless the key has seen a newer fence.
 
-    All fields share the fence of the key, which is the one of the other functions too. Other fields and the TTL of the
+    All fields share the fence of the key, which the other functions use too. Other fields and the TTL of the
     hash do not change.
 
     Args:
         client: As in `set_if_newer`.
         key: The key of the hash.
-        mapping: The new values by field; at least one. Names of fields are str or bytes.
+        mapping: The new values by field; at least one field. Names of fields are str or bytes.
         fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
         guard_ttl: As in `set_if_newer`.
 
@@ -172,7 +173,7 @@ def hset_if_newer(
 def delete_if_newer(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Duration | None = None) -> None:
     """Delete a key of any type, unless it has seen a newer fence.
 
-    The fence stays remembered, so writers with an older one are refused. A missing key is not an error. Works at
+    The fence stays remembered, so writers with an older fence are refused. A missing key is not an error. Works at
     ``maxmemory`` too.
 
     Args:
@@ -195,7 +196,7 @@ def advance_fence(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Du
     """Refuse older fences from now on, without writing a value.
 
     For a holder that reads a value, changes it and writes it back. Without this call before the read, a writer with an
-    older fence could write between the two, and its value would be overwritten.
+    older fence could write between the two, and this value would be overwritten.
 
     Args:
         client: As in `set_if_newer`.
@@ -214,7 +215,7 @@ def advance_fence(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Du
 
 @_for_every_client
 def latest_fence(client: Any, /, key: str | bytes) -> int | None:
-    """Return the newest fence that a key has seen.
+    """Return the newest fence seen by a key.
 
     For operators and tests. Do not use it to decide whether to write: a newer fence may arrive at any time.
 
@@ -238,13 +239,13 @@ def guard_key(key: str) -> str: ...
 @overload
 def guard_key(key: bytes) -> bytes: ...
 def guard_key(key: str | bytes) -> str | bytes:
-    """Return the name of the key that stores the fence of another key, in the same slot of a cluster.
+    """Return the name of the key for the fence of another key, in the same slot of a cluster.
 
     Args:
         key: The key, as str or bytes.
 
     Returns:
-        The name of its guard, of the same type.
+        The name of the guard, of the same type.
 
     Raises:
         TypeError: The key is neither str nor bytes.
@@ -267,10 +268,10 @@ def explain(error: Exception) -> Exception:
     """Convert the error of a pipeline to StaleFence.
 
     Args:
-        error: An error that a pipeline raised, or returned among its replies.
+        error: An error raised by a pipeline, or returned among its replies.
 
     Returns:
-        A StaleFence if one of the functions of this module refused a write; its ``key`` is None, since the error does
+        A StaleFence if a function of this module refused a write; ``key`` is None, since the error does
         not say which call of the pipeline it was. Otherwise the error itself.
 
     """
@@ -313,7 +314,7 @@ def _stale(error: Exception, key: str | bytes | None) -> StaleFence | None:
 
 
 def _guard_args(key: str | bytes, fence: int, guard_ttl: Duration | None) -> dict[str, Any]:
-    """Return the keys and arguments that every script that checks a fence takes."""
+    """Return the keys and arguments taken by every script that checks a fence."""
     return {"guard": guard_key(key), "fence": check_fence(fence), "guard_ttl_ms": _ms(guard_ttl, "guard_ttl")}
 
 

@@ -49,7 +49,7 @@ class Labels:
 
     Args:
         label: Returns the label of a name.
-        keeping: Tells whether a name is a label of its own.
+        keeping: Tells whether a name is itself a label.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ _installing = threading.Lock()
 def install_once(
     client: Handfast | AsyncHandfast, place: Hashable, make: Callable[[], Callable[[Any], object]]
 ) -> Callable[[], None]:
-    """Have the function that ``make`` returns called with the events of a client. Return what ends that.
+    """Have the result of ``make`` called with the events of a client. Return a function to end this.
 
-    A client that is measured into the same place already, such as a registry, is measured as before.
+    A client measured into the same place already, such as a registry, is measured as before.
     """
     with _installing:
         stops = _stops.setdefault(client, {})

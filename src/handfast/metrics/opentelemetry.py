@@ -4,7 +4,7 @@
 
     opentelemetry.install(hf)
 
-Needs the extra ``handfast[otel]``, which is the API of OpenTelemetry. The program chooses an SDK and sets its providers up.
+Needs the extra ``handfast[otel]``, which is the API of OpenTelemetry. The program chooses an SDK and sets up the SDK's providers.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ def install(
     | ``handfast.renewal.failed`` | counter, {renewal} | |
     | ``handfast.connection.opened`` | counter, {connection} | |
 
-    A request that took ``min_wait`` seconds or more becomes a span, such as "acquire lock", under the span of its caller. Its
+    A request of ``min_wait`` seconds or more becomes a span, such as "acquire lock", under the span of the caller. Its
     ``handfast.name`` is the whole name, in metrics it is the label.
 
     Args:
         client: Whose events are measured.
-        meter_provider: None takes the global one.
-        tracer_provider: None takes the global one.
+        meter_provider: None takes the global provider.
+        tracer_provider: None takes the global provider.
         min_wait: From how many seconds on a request becomes a span, from 0 on; ``math.inf`` for none. A span takes some 40
             microseconds.
         label: Returns the label of a name. There are 200 different ones, and "other" for the rest.
 
     Returns:
-        A function without arguments that ends it for this client. A client that is measured already gives the same
+        A function without arguments, which ends it for this client. A client measured already gives the same
         function, and is counted once.
 
     Raises:
@@ -98,7 +98,7 @@ def install(
 
 
 class _Telemetry:
-    """The instruments of one client."""
+    """The instruments of a client."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Telemetry:
                 self._lost.add(0, named | {"handfast.cause": cause})
 
     def _trace(self, event: NameEvent, waited: float) -> None:
-        """Make a span of a request that is over. The caller's span is the current one here."""
+        """Make a span of a finished request. The caller's span is the current span here."""
         attributes: dict[str, str | int] = {
             "handfast.kind": event.kind,
             "handfast.name": event.name,

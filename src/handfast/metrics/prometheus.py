@@ -65,11 +65,11 @@ def install(
     Args:
         client: Whose events are measured.
         registry: Where the metrics are registered. All clients share those of a registry.
-        label: Returns the label of a name. In one registry there are 200 different ones, and "other" for the rest. That of
+        label: Returns the label of a name. In one registry there are 200 different ones, and "other" for the rest. The function of
             the first client of a registry counts.
 
     Returns:
-        A function without arguments that ends it for this client. A client that is measured already gives the same
+        A function without arguments, which ends it for this client. A client measured already gives the same
         function, and is counted once.
     """
     if registry not in _installed:
@@ -78,7 +78,7 @@ def install(
 
 
 class _Metrics:
-    """The metrics of one registry."""
+    """The metrics of a registry."""
 
     def __init__(self, registry: CollectorRegistry, labels: Labels) -> None:
         named = ("kind", "name")

@@ -1,4 +1,4 @@
-"""A web page that shows who holds what, who waits, and what is wrong, and on which operators act.
+"""A web page with holders, waiters and problems, on which operators act.
 
     from handfast import Handfast
     from handfast.page import app
@@ -41,11 +41,11 @@ def app(client: Handfast, *, allow: Iterable[Act] = (), authorize: Authorize | N
     has left. It never reads the results of `once`, but for the text of a failure.
 
     Args:
-        client: The client that it looks with. Its user needs the rights of ``handfast acl --for operate``.
-        allow: What visitors may do: "release", "hold" (and unhold), "pause" (and resume) and "forget". By default they only look.
+        client: The client for the looks. Its user needs the rights of ``handfast acl --for operate``.
+        allow: The acts open to visitors: "release", "hold" (and unhold), "pause" (and resume) and "forget". By default they only look.
         authorize: Called with each request, a ``starlette.requests.Request``; it may be a coroutine function. Returns the
             `Visitor`, or a response to send instead, such as a redirect to a login; anything else refuses. Without it the page is
-            for browsers on this machine: a request from another machine, under a name that is none of this machine's, or with the
+            for browsers on this machine: a request from another machine, under a name other than this machine's, or with the
             headers of a proxy gets 421. With it, the names under which the page is served are up to the caller.
 
     Returns:

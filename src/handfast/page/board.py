@@ -1,6 +1,6 @@
 """The rows and lists of the latest look, and the look with which each field changed: pages get the difference to a look.
 
-One thread takes the looks, others answer pages. An answer is made once for all pages that know the same look.
+One thread takes the looks, others answer pages. An answer is made once for all pages with the same look.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_ANSWERS = 8
 
 
 class Board:
-    """All that pages show."""
+    """The shared contents of all pages."""
 
     def __init__(self) -> None:
         self.number: int = 0
@@ -111,26 +111,26 @@ class Board:
             self.looked_at, self.is_whole, self.is_current = view.at, view.is_whole, True
 
     def expire(self) -> None:
-        """Answer pages with nothing until the next look: looks had ended, and what is known is old."""
+        """Answer pages with nothing until the next look: looks had ended, and the known state is old."""
         with self._lock:
             self.is_current = False
             self._answers.clear()
 
     def add_audit(self, entries: Sequence[AuditEntry], most: int) -> None:
-        """Add what operators did, in the order of time. It is shown with the look that is taken next."""
+        """Add acts of operators, in the order of time. They are shown with the next look."""
         self._audit.extendleft(wire.audited(entry) for entry in entries)
         while len(self._audit) > most:
             self._audit.pop()
         self._parts["audit"].set({"entries": [*self._audit], "refused": ""}, self.number + 1)
 
     def refuse_audit(self, why: str) -> None:
-        """Say that the audit cannot be read, with the look that is taken next."""
+        """Say with the next look that the audit cannot be read."""
         self._parts["audit"].set({"entries": [], "refused": why}, self.number + 1)
 
     def answer(self, run: str, after: int, outage: Outage | None, seen: Key | None = None, shown: int = 0) -> bytes:
-        """Return what has changed since a look that a page knows, as JSON: everything, if the board does not know that look.
+        """Return the changes since a page's last look, as JSON: everything, if the board does not know this look.
 
-        ``seen`` is a name whose holders and waiters the page lists, ``shown`` the look that those are from which it has.
+        ``seen`` is the name whose holders and waiters the page lists, ``shown`` the look in which the page got them.
         """
         with self._lock:
             if run != self._run_id or not self._forgotten <= after <= self.number:
@@ -148,7 +148,7 @@ class Board:
             return head[:-1] + b"," + self._answers[after][1:]
 
     def _opened(self, row: Row) -> Row:
-        """Return a row with the items that belong to it."""
+        """Return a row with the items belonging to it."""
         if not row.face.has_items:
             return row
         same = gathered([entry.row for entry in self._entries.values() if entry.row.kind == row.kind])
@@ -205,7 +205,7 @@ class _Part:
 
 
 class _Entry:
-    """A name: its fields, and with which look each of them changed."""
+    """A name: the fields, and with which look each of them changed."""
 
     __slots__ = ("changed", "fields", "looks", "number", "row", "samples")
 
@@ -231,7 +231,7 @@ class _Entry:
                 self.looks[name] = self.changed = look
 
     def since(self, look: int) -> dict[str, Any]:
-        """Return the fields that have changed since a look; None for those that are gone."""
+        """Return the fields changed since a look; None for those gone."""
         if look == 0:
             return {name: value for name, value in self.fields.items() if value is not None}
         return {name: self.fields[name] for name, changed in self.looks.items() if changed > look}

@@ -1,12 +1,12 @@
 """Who may read the page, and who may act.
 
 A reader has to be on this machine, and to use a name of it in the ``Host`` of the request, or needs the consent of `Authorize`.
-So a page elsewhere whose name leads to this machine (DNS rebinding) reads nothing. A proxy on this machine that hides that it is
-one cannot be told from a browser.
+So a page elsewhere whose name leads to this machine (DNS rebinding) reads nothing. A proxy on this machine that does not
+identify itself cannot be told from a browser.
 
-An act needs five more things: that it is allowed, to this visitor too; the ``Origin`` of the page itself; ``same-origin`` in
+An act needs five more things: a permission, also for this visitor; the ``Origin`` of the page itself; ``same-origin`` in
 ``Sec-Fetch-Site``, where the browser sends it; a token that only the page can have read; and a reason. The token is the HMAC of a
-cookie that scripts cannot read and other sites do not send, so processes that serve the same page need no common secret.
+cookie that scripts cannot read and other sites do not send, so processes of the same page need no common secret.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Visitor:
 
     Attributes:
         label: Who it is, for the audit and for those who lose a lease: 1 to 200 bytes of UTF-8.
-        allow: What this visitor may do, of what the page allows; None for all of it.
+        allow: The acts open to this visitor, among those allowed on the page; None for all of them.
     """
 
     label: str
@@ -77,7 +77,7 @@ Authorize: TypeAlias = Callable[[Request], "Visitor | Response | Awaitable[Visit
 
 
 def check_allowed(allow: Iterable[str]) -> frozenset[str]:
-    """Return what is allowed. Raises ValueError."""
+    """Return the allowed acts. Raises ValueError."""
     allowed = frozenset((allow,) if isinstance(allow, str) else allow)
     if strange := sorted(allowed - set(ACTS)):
         raise ValueError(f"allow must be some of {', '.join(ACTS)}, not {strange[0]!r}")
@@ -85,7 +85,7 @@ def check_allowed(allow: Iterable[str]) -> frozenset[str]:
 
 
 class Guard:
-    """Lets requests through to an application that may read, and adds headers to all responses.
+    """Lets permitted requests through to an application, and adds headers to all responses.
 
     The visitor is ``request.state.visitor`` then; None without `Authorize`.
     """
@@ -137,7 +137,7 @@ def is_local(host: str) -> bool:
 
 
 def _elsewhere(request: Request) -> Response | None:
-    """Return the refusal of a request that does not come from this machine."""
+    """Return the refusal of a request from outside this machine."""
     headers, peer = request.headers, request.client
     is_here = peer is not None and is_local(peer.host) and is_local(_without_port(headers.get("host", "")))
     if is_here and not any(name in headers for name in FORWARDED):
@@ -174,18 +174,18 @@ def refusal(request: Request, act: Act, allowed: Container[str]) -> str:
 
 
 def give_cookie(request: Request, response: Response, value: str) -> None:
-    """Give a browser its cookie."""
+    """Give a browser the cookie."""
     path = request.scope.get("root_path", "") + "/"
     is_secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, value, path=path, secure=is_secure, httponly=True, samesite="strict")
 
 
 def token_of(request: Request, new: str | None = None) -> str:
-    """Return the token of a browser with this cookie, or with the one that it has sent."""
+    """Return the token of a browser with this cookie, or with the cookie in the request."""
     cookie = request.cookies.get(COOKIE, "") if new is None else new
     return hmac.new(cookie.encode(), b"handfast page", "sha256").hexdigest()
 
 
 def new_cookie(request: Request) -> str | None:
-    """Return a cookie for a browser that has none; None for others."""
+    """Return a cookie for a browser without a cookie; None for others."""
     return None if len(request.cookies.get(COOKIE, "")) >= 32 else secrets.token_hex(16)

@@ -1,7 +1,7 @@
-"""The routes of the page: its files, what has changed since a look, and the acts.
+"""The routes of the page: the files, the changes since a look, and the acts.
 
-The page asks once a second what has changed. An answer is not kept open: it would hold one of the few connections that a browser
-has for a host, pass through no proxy that buffers, and keep a server from ending while a tab is open.
+The page asks once a second for changes. An answer is not kept open: it would hold a connection, of the few that a browser
+has for a host, pass through no buffering proxy, and keep a server from ending while a tab is open.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Doing(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of names that it is for."""
+        """The kinds of names with this act."""
         return [kind for kind, face in FACES.items() if self.act in face.acts]
 
 
@@ -118,7 +118,7 @@ def _file(name: str) -> Callable[[Request], Any]:
 
 
 async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> Response:
-    """Say what the visitor may do, and give its token."""
+    """Name the acts open to the visitor, and give the visitor's token."""
     visitor, cookie = request.state.visitor, new_cookie(request)
     may = [act for act in sorted(allowed) if visitor is None or visitor.allow is None or act in visitor.allow]
     driver = watching.client._driver  # noqa: SLF001 -- ours
@@ -140,7 +140,7 @@ async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> 
 
 
 async def _looks(watching: Watching, request: Request) -> Response:
-    """Return what has changed since a look."""
+    """Return the changes since a look."""
     asked = request.query_params
     seen = _key(asked.get("kind"), asked.get("name"))
     watching.ask(seen)
@@ -150,7 +150,7 @@ async def _looks(watching: Watching, request: Request) -> Response:
 
 
 def _key(kind: str | None, name: str | None) -> Key | None:
-    """Return a kind and a name; None for what is none."""
+    """Return a kind and a name; None for a missing or unknown kind or name."""
     if kind not in get_args(Kind) or not name:
         return None
     try:
@@ -161,7 +161,7 @@ def _key(kind: str | None, name: str | None) -> Key | None:
 
 
 def _number(text: str) -> int:
-    """Return the number of a look; 0 for what is none."""
+    """Return the number of a look; 0 for any other text."""
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
 
 
@@ -236,7 +236,7 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
 
 
 def _version(body: Mapping[str, Any], doing: Doing) -> str:
-    """Return which record, hold or pause was shown; empty if that is not said. Raises ValueError."""
+    """Return which record, hold or pause was shown; empty if the body does not say. Raises ValueError."""
     version = body.get("version")
     if version is None and doing.needs != "version":
         return ""

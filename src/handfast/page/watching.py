@@ -45,7 +45,7 @@ LOG = logging.getLogger("handfast.page")
 
 
 class Watching:
-    """One look a second for all who have the page open, and what it has shown, as a `Board`."""
+    """One look a second for all who have the page open, and the results, as a `Board`."""
 
     def __init__(self, client: Handfast) -> None:
         self.client: Handfast = client
@@ -68,7 +68,7 @@ class Watching:
         )
 
     def ask(self, seen: Key | None) -> None:
-        """Look from now on, also at a name that a page shows."""
+        """Look from now on, also at a name shown by a page."""
         now = time.monotonic()
         is_late = now > self._asked_at + OPEN_S
         self._asked_at = now

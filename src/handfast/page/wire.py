@@ -1,7 +1,7 @@
 """Rows, sentences and lists as the page gets them: facts, of which the page decides nothing but the layout.
 
 Moments are sent, no durations: the browser counts. So a name at which nothing happens is sent once. A moment is in seconds
-since 1970, by a clock that was set when the process began and is not set again. A field that is 0, empty or None is left out.
+since 1970, by a clock set when the process began and never again. A field that is 0, empty or None is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ READER, SILENT = 1, 2
 
 
 def kinds() -> dict[str, dict[str, Any]]:
-    """Return what holds for every name of each kind."""
+    """Return the facts common to all names of each kind."""
     return {
         kind: {
             "acts": face.acts,
@@ -79,7 +79,7 @@ def is_same(name: str, old: Any, new: Any) -> bool:
 
 
 def steady(old: Any, new: Any) -> Any:
-    """Return a new value with the moments of the old one, where these are the same. Items of lists go by their token or id."""
+    """Return a new value with the old value's moments, where these are the same. Items of lists go by their token or id."""
     if isinstance(new, dict) and isinstance(old, dict):
         return {
             name: old[name] if name in MOMENTS and _is_near(old.get(name), value) else steady(old.get(name), value)
@@ -156,7 +156,7 @@ def _stop(facts: Facts) -> dict[str, Any] | None:
 
 
 def details(row: Row) -> dict[str, Any]:
-    """Return what is known of a name that is opened: sentences, each who holds and waits, and lists of its own."""
+    """Return the details of an opened name: sentences, all holders and waiters, and separate lists."""
     face, facts, last = row.face, row.facts, row.facts.last
     return {
         "says": sentence(face.says(row, facts)),
@@ -215,7 +215,7 @@ def _waiter(row: Row, waiter: Waiter) -> dict[str, Any]:
 
 
 def problem(found: Problem) -> dict[str, Any]:
-    """Return a sentence and its explanation."""
+    """Return a sentence and the explanation."""
     name = None if found.where is None else found.where[1]
     return {
         "level": found.level,
@@ -229,7 +229,7 @@ def problem(found: Problem) -> dict[str, Any]:
 
 
 def sentence(said: Sentence, name: str | None = None) -> list[object]:
-    """Return the parts of a sentence; ``name`` is the name that it is about."""
+    """Return the parts of a sentence; ``name`` is the name concerned."""
     return [_part(part, name) for part in said]
 
 
@@ -260,7 +260,7 @@ def audited(entry: AuditEntry) -> dict[str, Any]:
 
 
 def recorded(found: Iterable[Result], most: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
-    """Return the records of `once` that need a person most, and how many of each state each name has."""
+    """Return the records of `once` most in need of a person, and how many of each state each name has."""
     order = {state: place for place, state in enumerate(("failed", "left", "unstored", "running", "done"))}
     listed = sorted(found, key=lambda record: (order[record.state], -record.recorded_at))
     counts = dict[str, dict[str, int]]()

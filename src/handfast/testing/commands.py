@@ -23,12 +23,12 @@ _BLOBS = frozenset(b"$=!")
 
 
 class Command(NamedTuple):
-    """A command that a client sent to the server.
+    """A command sent by a client to the server.
 
     Attributes:
-        name: Its name in capitals, such as ``"EVALSHA"``.
-        args: Its arguments, as they were sent.
-        connection: Number of the connection that sent it; the first connection to the proxy is 1.
+        name: The command's name in capitals, such as ``"EVALSHA"``.
+        args: The arguments, as they were sent.
+        connection: Number of the client's connection; the first connection to the proxy is 1.
 
     """
 
@@ -47,7 +47,7 @@ class Scripted(Protocol):
 
     @property
     def source(self) -> str:
-        """The Lua source that is sent to the server."""
+        """The Lua source sent to the server."""
 
     @property
     def digest(self) -> str:
@@ -76,7 +76,7 @@ def command(*names: str) -> Match:
 
 
 def containing(data: bytes | str) -> Match:
-    """Return a match for commands with these bytes in one of their arguments, such as the name of a key or a token."""
+    """Return a match for commands with these bytes in an argument, such as the name of a key or a token."""
     needle = data.encode() if isinstance(data, str) else data
     return lambda sent: any(needle in arg for arg in sent.args)
 
@@ -89,7 +89,7 @@ def script(*scripts: str | Scripted | Any) -> Match:
             result of redis-py's ``register_script``. With none, calls of every script match.
 
     Raises:
-        ValueError: Handfast has no script of that name.
+        ValueError: Handfast has no script with this name.
         TypeError: An argument is not a script.
 
     """
@@ -100,7 +100,7 @@ def script(*scripts: str | Scripted | Any) -> Match:
 
 
 def _first_arguments(one: Any) -> tuple[bytes, bytes]:
-    """Return the first argument of a call of that script: its digest (EVALSHA), its source (EVAL)."""
+    """Return the first argument of a call of the script: its digest (EVALSHA), its source (EVAL)."""
     if isinstance(one, str):
         one, name = load(one), one
         try:
@@ -123,7 +123,7 @@ def _first_arguments(one: Any) -> tuple[bytes, bytes]:
 
 
 def read_command(frame: bytes, connection: int = 0) -> Command | None:
-    """Parse a whole request. Return None for an empty one, which the server does not answer either.
+    """Parse a whole request. Return None for an empty request, which the server does not answer either.
 
     Raises:
         ValueError: The frame is not a request.
@@ -145,7 +145,7 @@ class Splitter:
     """Splits a byte stream, fed in pieces of any size, into whole frames.
 
     Args:
-        inline: Accept inline commands too: one line of words each.
+        inline: Accept inline commands too: a line of words each.
 
     """
 
@@ -175,7 +175,7 @@ class Splitter:
         return frames
 
     def rest(self) -> bytes:
-        """Return and drop the beginning of a frame that is not whole yet."""
+        """Return and drop the beginning of a frame still incomplete."""
         rest, self._at, self._need = bytes(self._buffer), 0, 1
         self._buffer.clear()
         return rest

@@ -1,8 +1,8 @@
-"""One connection through the proxy, which forwards whole commands to the server and whole replies to the client.
+"""A connection through the proxy, which forwards whole commands to the server and whole replies to the client.
 
-Two threads serve a connection, one per direction. The thread towards the server records each command, so that the other
+Two threads serve a connection, one per direction. The thread towards the server records each command, so the other
 thread knows which reply belongs to which command. Replies arrive in the order of their requests. Pushes are not
-replies, except that a subscription is answered by pushes only. A RESP2 connection that has subscribed receives pushes
+replies, except for subscriptions, which are answered by pushes only. A subscribed RESP2 connection receives pushes
 in the form of replies, and cannot have other replies then.
 """
 
@@ -40,7 +40,7 @@ _MESSAGES = frozenset({b"message", b"pmessage", b"smessage"})
 
 
 class _Pending:
-    """A command that was sent to the server and is not answered yet."""
+    """A command sent to the server and not answered yet."""
 
     __slots__ = ("command", "confirmations", "rule")
 
@@ -55,7 +55,7 @@ class _Pending:
 
 
 class ProxiedConnection:
-    """Forwards between one client and the server.
+    """Forwards between a client and the server.
 
     Args:
         number: Number of the connection, from 1.
@@ -100,7 +100,7 @@ class ProxiedConnection:
         self._threads[0].start()
 
     def cut(self, *, late: bool = False) -> None:
-        """Shut both sockets down. A late duplicate that is still to be sent is kept, unless ``late`` is true."""
+        """Shut both sockets down. A late duplicate still to be sent is kept, unless ``late`` is true."""
         with self._rules.changed:
             if self._late and not late:
                 return
@@ -112,7 +112,7 @@ class ProxiedConnection:
             _shut(end, socket.SHUT_RDWR)
 
     def join(self, timeout: float) -> None:
-        """Wait until both threads have ended, for that many seconds each."""
+        """Wait until both threads have ended, for ``timeout`` seconds each."""
         for thread in list(self._threads):
             if thread is not threading.current_thread():
                 thread.join(timeout)
@@ -138,7 +138,7 @@ class ProxiedConnection:
                 self._on_end(self)
 
     def _unclaim(self) -> None:
-        """Give back the faults of the unanswered commands: no test will see that they happened."""
+        """Give back the faults of the unanswered commands: no test will see them as happened."""
         with self._rules.changed:
             for pending in self._unanswered:
                 if pending.rule is not None:
@@ -289,9 +289,9 @@ class ProxiedConnection:
             _shut(self._client, socket.SHUT_RDWR)
 
     def _answered_by(self, frame: bytes, before: int) -> _Pending | None:
-        """Return the command that this frame completes the answer to.
+        """Return the command whose answer this frame completes.
 
-        ``before`` is the number of commands that earlier frames of the same piece answer; they are still in the queue.
+        ``before`` is the number of commands answered by earlier frames of the same piece; they are still in the queue.
         """
         waiting = self._unanswered
         if self._is_push(frame):
@@ -330,7 +330,7 @@ class ProxiedConnection:
         return rule is not None
 
     def _settle(self, answered: int) -> None:
-        """Remove that many commands from the queue: the client has their replies."""
+        """Remove the first ``answered`` commands from the queue: the client has their replies."""
         if answered:
             with self._rules.changed:
                 for _ in range(answered):
@@ -389,7 +389,7 @@ def _bytes_until_cut(rule: Rule, size: int) -> int | None:
 
 
 def _is_noscript_reply(frame: bytes) -> bool:
-    """Return whether the reply says that the server does not know the script, so did not execute it."""
+    """Return whether the reply is NOSCRIPT: the server does not know the script, so did not execute it."""
     return frame.startswith(b"-") and is_noscript(frame[1:-2].decode(errors="replace"))
 
 

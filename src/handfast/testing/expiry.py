@@ -1,4 +1,4 @@
-"""The end of a lease, at a moment that a test chooses."""
+"""The end of a lease, at a moment chosen by a test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def expire_now(lease: AsyncLease) -> Awaitable[None]: ...
 
 
 def expire_now(lease: Any) -> Any:
-    """End a lease on its server, as its ttl would if it were not renewed. Others may have the name at once.
+    """End a lease on the server, as its ttl would without a renewal. Others may have the name at once.
 
     The holder learns of it as of every loss: by `Lease.lost`, `Lease.lost_event`, LeaseLost at the end of its block; in the asyncio
     API the block is cancelled. It learns by a message, so wait for ``lease.lost_event``.
@@ -40,7 +40,7 @@ def expire_now(lease: Any) -> Any:
         lease: The lease, of a single name. Of the asyncio API it returns a coroutine, to be awaited.
 
     Raises:
-        TypeError: It is no lease, or that of a `lock_all`: end one of its names with `Lock.force_release`.
+        TypeError: It is no lease, or the lease of a `lock_all`: end one of its names with `Lock.force_release`.
         redis.exceptions.ConnectionError: The server can't be reached.
     """
     if not isinstance(lease, Lease | AsyncLease) or len(lease._state.request.names) > 1:  # noqa: SLF001 -- for tests

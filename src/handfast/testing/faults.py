@@ -1,7 +1,7 @@
-"""Faults: which commands are hit, how often, and the handle by which a test observes that it happened.
+"""Faults: which commands are hit, how often, and the handle by which a test observes a fault.
 
-Nothing here does I/O. A `Rule` is the proxy's view of a fault, a `Fault` the test's. `Rules` is the state that all
-connections of a proxy share.
+Nothing here does I/O. A `Rule` is the proxy's view of a fault, a `Fault` the test's. `Rules` is the state shared by all
+connections of a proxy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Direction: TypeAlias = Literal["to server", "to client"]
 
 
 class Rule:
-    """One fault as the connections see it. Its state is guarded by ``changed``, which is notified of every change."""
+    """A fault as the connections see it. The state is guarded by ``changed``, which is notified of every change."""
 
     __slots__ = (
         "action",
@@ -73,11 +73,11 @@ class Rule:
 
     @property
     def is_over(self) -> bool:
-        """Whether it cannot happen any more. A rule that has only claimed a command may still give it back."""
+        """Whether it cannot happen any more. A rule with a claimed command may still give the command back."""
         return self.cleared or (self.times is not None and self.happened >= self.times)
 
     def claim(self, sent: Command) -> bool:
-        """Return whether the fault hits this command, and use up one of its times if so."""
+        """Return whether the fault hits this command, and use up one of the rule's times if so."""
         if self.cleared or self.remaining == 0 or not self.match(sent):
             return False
         with self.changed:  # another connection may have claimed the last time since the check
@@ -133,14 +133,14 @@ class Fault:
             times: How often it must have happened.
 
         Returns:
-            Whether it has happened that often.
+            Whether it has happened ``times`` times.
 
         """
         with self._rule.changed:
             return self._rule.changed.wait_for(lambda: self._rule.happened >= times, timeout)
 
     def clear(self) -> None:
-        """Remove the fault: no further command is hit, and requests that it delays continue at once."""
+        """Remove the fault: no further command is hit, and delayed requests continue at once."""
         with self._rule.changed:
             self._rule.cleared = True
             self._rule.changed.notify_all()
@@ -148,7 +148,7 @@ class Fault:
 
 @dataclass
 class Rules:
-    """What all connections of a proxy share: the active rules, the modes, and the record of commands."""
+    """The state shared by all connections of a proxy: the active rules, the modes, and the record of commands."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     active: tuple[Rule, ...] = ()
@@ -163,7 +163,7 @@ class Rules:
     """The first error that a match or an action of the user raised."""
 
     def add(self, rule: Rule) -> Fault:
-        """Activate a rule, after those that are active."""
+        """Activate a rule, behind the active rules."""
         with self.changed:
             self.active = (*(old for old in self.active if not old.is_over), rule)
         return Fault(rule)

@@ -1,11 +1,11 @@
-"""Stop code at every point where it can be stopped, one run per point, so that a test can check what was left behind.
+"""Stop code at every point where it can be stopped, one run per point, so a test can check the state left behind.
 
 A coroutine can be cancelled wherever it suspends. `cancel_everywhere` runs it once for each suspension:
 
     async for run in cancel_everywhere(lambda: transfer(client)):
         assert await is_consistent(client), run
 
-Other code can be interrupted nearly anywhere, by Ctrl-C or by a signal handler that raises. `interrupt_everywhere` runs
+Other code can be interrupted nearly anywhere, by Ctrl-C or by a raising signal handler. `interrupt_everywhere` runs
 it once for each of these points:
 
     for run in interrupt_everywhere(lambda: transfer(client), within=bank):
@@ -67,16 +67,16 @@ END_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[T]):
-    """The outcome of one run that was to be stopped.
+    """The outcome of a run to be stopped.
 
     Attributes:
         steps: Where it was to be stopped: numbers of suspensions or points, counted from 1.
         struck: How many of these it reached.
-        reached: How many suspensions or points it passed in all, up to its end or to the interrupt.
+        reached: How many suspensions or points it passed in all, up to the run's end or to the interrupt.
         how: ``"stopped"`` by the cancellation or interrupt, ``"finished"`` with a result, or ``"failed"`` with another
             error.
-        result: What it returned, if it finished.
-        error: What it raised, if anything.
+        result: The returned value, if it finished.
+        error: The raised exception, if any.
         place: Where an interrupt happened: file, line and function.
 
     """
@@ -97,9 +97,9 @@ class Stepper(Generic[T]):
     """Awaits an awaitable step by step. Await the stepper in place of the awaitable.
 
     Args:
-        awaitable: What to await.
+        awaitable: The awaitable to run.
         before: Called before each step with the number of the suspension that may end it, counted from 1.
-        at: Called at each suspension with its number and the future that is awaited; None for a bare ``yield`` to the
+        at: Called at each suspension with the number and the awaited future; None for a bare ``yield`` to the
             loop.
 
     Attributes:
@@ -142,14 +142,14 @@ class Stepper(Generic[T]):
 async def cancel_at(
     make: Callable[[], Coroutine[Any, Any, T]], *steps: int, when: Literal["suspended", "ready"] = "suspended"
 ) -> Run[T]:
-    """Run a coroutine in a task of its own and cancel it at the given suspensions.
+    """Run a coroutine in a separate task and cancel it at the given suspensions.
 
     Args:
         make: Makes the coroutine.
         steps: Numbers of suspensions, counted from 1, in rising order. With several, the coroutine is cancelled again
             while it handles the earlier cancellation.
         when: ``"suspended"`` cancels as soon as it suspends; ``"ready"`` when the awaited future is done and the
-            coroutine is about to continue, so that the two race.
+            coroutine is about to continue, so the two race.
 
     Returns:
         The outcome of the run.
@@ -203,16 +203,16 @@ async def cancel_everywhere(
     when: Literal["suspended", "ready", "both"] = "both",
     twice: bool = False,
 ) -> AsyncIterator[Run[T]]:
-    """Run a coroutine repeatedly, cancelled at its first suspension, then at its second, and so on.
+    """Run a coroutine repeatedly, cancelled at the first suspension, then at the second, and so on.
 
     Args:
         make: Makes the coroutine, once for each run.
         when: As in `cancel_at`; ``"both"`` makes a run of either kind for each suspension.
-        twice: After each run that suspends again after its cancellation, add runs that are cancelled a second time, at
+        twice: After each run that suspends again after the cancellation, add runs cancelled a second time, at
             each of those suspensions.
 
     Yields:
-        One `Run` for each run. The last one ended before it reached its step.
+        A `Run` for each run. The last run ended before it reached the step.
 
     Raises:
         TimeoutError: A cancelled run has not ended after 30 s.
@@ -243,7 +243,7 @@ def _throw(steps: Iterator[Any], error: BaseException) -> Any:
 
 
 class _Injector:
-    """The injector that is active in a thread. They are not nested."""
+    """The active injector of a thread. They are not nested."""
 
     def __init__(self) -> None:
         self.armed = True
@@ -275,13 +275,13 @@ def interrupt_at(
 
     Args:
         call: The function, called without arguments.
-        step: Number of the point, counted from 1 over all points that the call passes in the code ``within``.
-        within: The code that may be interrupted.
+        step: Number of the point, counted from 1 over all points passed by the call in the code ``within``.
+        within: The code open to interrupts.
         points: Which points count; see `Points`.
-        exception: What is raised there.
+        exception: The exception raised there.
 
     Returns:
-        The outcome of the run. If the call ended before that point, ``struck`` is 0 and ``reached`` the number of
+        The outcome of the run. If the call ended before the point, ``struck`` is 0 and ``reached`` the number of
         points.
 
     Raises:
@@ -347,17 +347,17 @@ def interrupt_everywhere(
     exception: type[BaseException] = KeyboardInterrupt,
     every: int = 1,
 ) -> Iterator[Run[T]]:
-    """Call a function repeatedly, interrupted at its first point, then at its second, and so on.
+    """Call a function repeatedly, interrupted at the first point, then at the second, and so on.
 
     Args:
         call: The function, called without arguments once for each run.
-        within: The code that may be interrupted.
+        within: The code open to interrupts.
         points: Which points count; see `Points`.
-        exception: What is raised there.
+        exception: The exception raised there.
         every: Distance between the points of two runs; more than 1 skips points, for long calls.
 
     Yields:
-        One `Run` for each run. The last one ended before it reached its step.
+        A `Run` for each run. The last run ended before it reached the step.
 
     Raises:
         ValueError: ``every`` is not positive, or ``within`` names no Python code.
@@ -383,7 +383,7 @@ def interrupt_after(
     Args:
         call: The function, called without arguments.
         seconds: When the signal arrives; more than 0.
-        exception: What its handler raises.
+        exception: The exception raised by the signal's handler.
 
     Returns:
         The outcome of the run.
@@ -445,7 +445,7 @@ def _gc_disabled() -> Iterator[None]:
 
 
 def _prefixes(within: Within) -> Iterator[str]:
-    """Yield the prefixes of the names of the files that may be interrupted."""
+    """Yield the prefixes of the names of the files open to interrupts."""
     several = [within] if isinstance(within, ModuleType | str | Path) else list(within)
     if not several:
         raise ValueError("name the code that may be interrupted: a module, a package, a file or a folder")

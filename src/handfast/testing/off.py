@@ -1,4 +1,4 @@
-"""Switch coordination off, for unit tests of code that uses locks."""
+"""Switch coordination off, for unit tests of code with locks."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ BOTH = "open", "close"
 def deactivate() -> Iterator[None]:
     """Have every client of this process grant every request at once, without a server, in both APIs.
 
-    Blocks, decorators, timeouts, fences and errors work as they do with a server on which every name is free. No one is
-    kept out, and ``status()`` shows no holder. It holds for clients that exist as well, such as one that a module makes
-    when it is imported. ``Handfast()`` needs no variable that names a server. What needs data of a server, such as
-    ``autocomplete`` and ``scores``, raises ServerUnsupported.
+    Blocks, decorators, timeouts, fences and errors work as they do with a server whose names are all free. No one is
+    kept out, and ``status()`` shows no holder. It holds for existing clients as well, such as a client made by a module
+    at import. ``Handfast()`` needs no variable with the server's URL. Features that need data of a server, such as
+    ``autocomplete`` and ``scores``, raise ServerUnsupported.
 
-    A lease that was granted before is released and renewed at its server. One that is granted here is to end here. With
+    A lease granted before is released and renewed at its server. A lease granted here is to end here. With
     pytest, the fixture ``handfast_deactivated`` does the same for a test.
 
-    Names that `busy` has taken are granted to no one.
+    Names taken by `busy` are granted to no one.
 
     Example:
         with deactivate():
@@ -89,10 +89,10 @@ def busy(*names: str) -> Iterator[None]:
             assert charge("orders:42") == "try again later"
 
     Args:
-        names: The names, of any kind. That of a key is ``name|key``.
+        names: The names, of any kind. The name of a key is ``name|key``.
 
     Raises:
-        TypeError: There is no name, or one is no str.
+        TypeError: There is no name, or a name is no str.
     """
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(f"busy needs the names that are to be taken, not {names!r}")

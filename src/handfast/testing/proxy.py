@@ -1,4 +1,4 @@
-"""A proxy between clients and a server that loses, delays, repeats and cuts single commands and replies.
+"""A proxy between clients and a server: it loses, delays, repeats and cuts single commands and replies.
 
     with FaultProxy("redis://localhost:6379/0") as proxy:
         client = redis.Redis.from_url(proxy.url)
@@ -7,8 +7,8 @@
         assert fault.happened == 1
 
 The proxy parses RESP2 and RESP3, so a fault hits exactly one command of a pipeline: earlier commands are executed and
-answered, later ones are lost with the connection. The first fault, in the order in which they were injected, that
-matches a command applies to it. TLS and clients that turn replies off (``CLIENT REPLY``) are not supported.
+answered, later ones are lost with the connection. The first matching fault, in the order of injection, applies to a
+command. TLS and clients that turn replies off (``CLIENT REPLY``) are not supported.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class FaultProxy:
 
     Attributes:
         url: URL for clients. User, password, database and options are those of the server's URL.
-        path: Path of the unix socket that clients connect to; None with ``tcp``.
-        port: Port on 127.0.0.1 that clients connect to; None without ``tcp``.
+        path: Path of the unix socket for clients; None with ``tcp``.
+        port: Port on 127.0.0.1 for clients; None without ``tcp``.
 
     Raises:
-        ValueError: The URL is not one that the proxy supports.
+        ValueError: The proxy does not support this URL.
 
     """
 
@@ -93,7 +93,7 @@ class FaultProxy:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands that clients have sent so far, in order. This is the proxy's own list; it may be cleared.
+        """The commands sent by clients so far, in order. This is the proxy's own list; it may be cleared.
 
         Raises:
             RuntimeError: The proxy was made with ``record=False``.
@@ -109,7 +109,7 @@ class FaultProxy:
         """Let the server execute a command, then cut the connection in place of forwarding the reply.
 
         The fault counts as happened only when the server has executed the command. If the server does not know a script
-        (NOSCRIPT), that reply is forwarded and the fault hits the next match. In a transaction, EXEC executes the
+        (NOSCRIPT), this reply is forwarded and the fault hits the next match. In a transaction, EXEC executes the
         commands.
 
         Args:
@@ -135,7 +135,7 @@ class FaultProxy:
         return self._inject(Rule(self._rules.changed, "lose request", match, times=times, skip=after))
 
     def delay(self, match: Match = anything, *, seconds: float = 0.2, times: int | None = 1, after: int = 0) -> Fault:
-        """Delay a command, and with it the later commands of its connection.
+        """Delay a command, and with it the later commands of the same connection.
 
         The fault counts as happened when the delay begins. `Fault.clear` ends it.
 
@@ -158,8 +158,8 @@ class FaultProxy:
     def duplicate(self, match: Match = anything, *, after: float = 0.5, times: int | None = 1) -> Fault:
         """Cut the connection, and send the command to the server later.
 
-        A client that retries sends the command a second time, and the first copy arrives late. The fault counts as
-        happened when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does;
+        A retrying client sends the command a second time, and the first copy arrives late. The fault counts as
+        happened when the server has executed the late copy. `cut` and `retarget` do not prevent this; `close` does;
         `Fault.clear` has it sent at once.
 
         Args:
@@ -178,7 +178,7 @@ class FaultProxy:
         return self._inject(Rule(self._rules.changed, "duplicate", match, times=times, seconds=after))
 
     def before(self, match: Match, action: Callable[[Command], object], *, times: int | None = None) -> Fault:
-        """Call a function before a command is forwarded, in the thread of its connection. Faults apply afterwards.
+        """Call a function before a command is forwarded, in the thread of the connection. Faults apply afterwards.
 
         Args:
             match: Which commands it is called for.
@@ -220,7 +220,7 @@ class FaultProxy:
         """Cut a connection after a number of bytes, possibly within a request or a reply.
 
         Args:
-            count: How many more bytes pass in that direction, counted over all connections. The connection that would
+            count: How many more bytes pass in this direction, counted over all connections. The connection that would
                 forward the next byte is cut.
             direction: ``"to client"`` or ``"to server"``.
 
@@ -259,7 +259,7 @@ class FaultProxy:
     def black_hole(self, direction: Direction | Literal["both"] = "both") -> Iterator[None]:
         """Discard all bytes of a direction within the ``with`` block, without closing connections.
 
-        A connection of which bytes were discarded stays silent in that direction after the block too, since the rest of
+        A connection with discarded bytes stays silent in this direction after the block too, since the rest of
         the stream could not be parsed. Other connections, and those made after the block, work.
 
         Args:
@@ -286,7 +286,7 @@ class FaultProxy:
         """Cut every current connection.
 
         Args:
-            but: The number of a connection that stays, as in `Command.connection`.
+            but: The number of a connection to keep, as in `Command.connection`.
 
         """
         for connection in self._live():
@@ -301,7 +301,7 @@ class FaultProxy:
             cut: False leaves the current connections as they are, as a planned failover does.
 
         Raises:
-            ValueError: The URL is not one that the proxy supports.
+            ValueError: The proxy does not support this URL.
 
         """
         with self._rules.changed:
@@ -312,10 +312,10 @@ class FaultProxy:
     # --- closing
 
     def close(self) -> None:
-        """Cut every connection and close the proxy. Late copies that were not sent yet never are.
+        """Cut every connection and close the proxy. Late copies not yet sent are dropped.
 
         Raises:
-            Exception: The first error that a match or an action raised. At the end of a ``with`` block that fails with
+            Exception: The first error raised by a match or an action. At the end of a ``with`` block that fails with
                 another exception, it is logged instead.
 
         """

@@ -6,7 +6,7 @@
         server.restart(keep_data=True)
         assert lease.extend()
 
-It is a Valkey or Redis that belongs to this process, found as `Handfast.embedded` finds one. It listens on a unix
+It is a Valkey or Redis of this process, found in the same way as by `Handfast.embedded`. It listens on a unix
 socket in a private folder, and on 127.0.0.1 too once it has replicas. Server and folder are removed when this process
 ends, also by SIGKILL.
 """
@@ -54,8 +54,8 @@ class ServerController:
 
     Args:
         options: Command line options of the server, such as ``"--maxclients", "10"``.
-        persistent: Write every change to disk before the reply, so that `restart` can keep the data.
-        binary: Path of the server to run; by default the one that `handfast.embedded.find_binary` returns.
+        persistent: Write every change to disk before the reply, so `restart` can keep the data.
+        binary: Path of the server to run; by default the result of `handfast.embedded.find_binary`.
 
     Attributes:
         socket: Path of the server's unix socket.
@@ -112,7 +112,7 @@ class ServerController:
     # --- process
 
     def kill(self) -> None:
-        """End the server with SIGKILL and wait for its end. Connections are refused until `restart`.
+        """End the server with SIGKILL and wait until the process has ended. Connections are refused until `restart`.
 
         Raises:
             RuntimeError: The server does not run.
@@ -125,7 +125,7 @@ class ServerController:
         """Start the server again at the same URL after `kill`.
 
         Args:
-            keep_data: Start with the data that it had; needs ``persistent=True``. By default it starts empty.
+            keep_data: Start with the former data; needs ``persistent=True``. By default it starts empty.
 
         Raises:
             RuntimeError: The server runs, or the controller is closed.
@@ -155,7 +155,7 @@ class ServerController:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue the server's process after `pause`. It executes the commands that arrived in between.
+        """Continue the server's process after `pause`. It executes the commands received in between.
 
         Raises:
             RuntimeError: The server does not run.
@@ -175,7 +175,7 @@ class ServerController:
                 self.resume()
 
     def close(self) -> None:
-        """End the server and its replicas and remove its folder, before this returns."""
+        """End the server and the replicas and remove the folder, before this returns."""
         for replica in self._replicas:
             replica.close()
         self.admin.close()
@@ -231,13 +231,13 @@ class ServerController:
 
     @contextlib.contextmanager
     def out_of_memory(self, *, policy: str = "noeviction", limit: int | None = None) -> Iterator[None]:
-        """Let the server run out of memory within the ``with`` block. Its settings are restored afterwards.
+        """Let the server run out of memory within the ``with`` block. The settings are restored afterwards.
 
         Args:
-            policy: Its maxmemory-policy. With ``"noeviction"`` it refuses commands that need memory; with others it
+            policy: The server's maxmemory-policy. With ``"noeviction"`` it refuses commands that need memory; with others it
                 evicts keys.
-            limit: Its maxmemory in bytes. By default 1 with ``"noeviction"``, so that no expired key makes room; with
-                other policies just below the memory in use, so that the first keys are evicted.
+            limit: The server's maxmemory in bytes. By default 1 with ``"noeviction"``, so no expired key makes room; with
+                other policies just below the memory in use, so the first keys are evicted.
 
         Raises:
             ValueError: ``limit`` is less than 1.
@@ -259,10 +259,10 @@ class ServerController:
                     self.admin.config_set(name, value)
 
     def kill_clients(self, kind: Literal["normal", "pubsub"] | None = None) -> int:
-        """Let the server close connections, except the one of `admin`.
+        """Let the server close connections, except the connection of `admin`.
 
         Args:
-            kind: ``"pubsub"`` for connections that have subscribed, ``"normal"`` for the others, None for both.
+            kind: ``"pubsub"`` for subscribed connections, ``"normal"`` for the others, None for both.
 
         Returns:
             How many connections were closed.
@@ -304,7 +304,7 @@ class ServerController:
         return replica
 
     def catch_up(self) -> None:
-        """Wait until this replica has all data that its primary has now.
+        """Wait until this replica has all of the primary's present data.
 
         Raises:
             RuntimeError: This server does not run, or is not a replica.
@@ -321,7 +321,7 @@ class ServerController:
         _eventually(has_all, "the replica did not catch up with its primary")
 
     def freeze(self) -> None:
-        """Disconnect this replica from its primary. It continues to answer, with stale data.
+        """Disconnect this replica from the primary. It continues to answer, with stale data.
 
         Raises:
             RuntimeError: This server does not run, or is not a replica.
@@ -334,7 +334,7 @@ class ServerController:
         self.admin.replicaof(LOOPBACK, self._closed_port.getsockname()[1])
 
     def thaw(self) -> None:
-        """Let this replica follow its primary again after `freeze`, and wait until it is up to date.
+        """Let this replica follow the primary again after `freeze`, and wait until it is up to date.
 
         Raises:
             RuntimeError: This server does not run, or is not a replica.
@@ -346,7 +346,7 @@ class ServerController:
         self.catch_up()
 
     def promote(self) -> None:
-        """Make this replica a primary with the data that it has, whatever its former primary may have.
+        """Make this replica a primary with the data it has, whatever data the former primary may have.
 
         Raises:
             RuntimeError: This server does not run, or is not a replica.
@@ -385,7 +385,7 @@ class ServerController:
         return supervisor.answers(self.socket)
 
     def _end(self) -> None:
-        """Kill the server if it runs, paused or not, and reap its process."""
+        """Kill the server if it runs, paused or not, and reap the process."""
         self.pid = 0
         if self._process is not None:
             self._process.end()

@@ -1,7 +1,7 @@
 """The connection for calls whose answers wait for replicas.
 
-A server that waits for replicas serves nothing else of the connection. So there is one barrier at a time: calls that
-come meanwhile leave together, in front of the next one, and none waits for longer than two of them last.
+While a server waits for replicas, it serves nothing else of the connection. So there is a single barrier at a time:
+calls that come meanwhile leave together, in front of the next barrier, and none waits longer than two barriers last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["AcknowledgedSession"]
 
 
 class AcknowledgedSession(Session):
-    """Sends each call with its acknowledgement."""
+    """Sends each call with an acknowledgement."""
 
     def _flush(self) -> None:
         self._flush_scheduled = False

@@ -1,4 +1,4 @@
-"""Undo operations that callers have given up. The callers wait for that, though not for long."""
+"""Undo operations that callers have given up. The callers wait for the undo, though not for long."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def clean_up(
 ) -> list[T | None]:
     """Perform undos in the background, and wait for them for UNDO_WAIT seconds; not for those ``apart``.
 
-    Return the result of each; None for an undo that goes on. All are sent before anything is awaited, and a
-    cancellation ends the wait and not the undos.
+    Return the result of each; None for an undo that goes on. All are sent before anything is awaited. A cancellation
+    ends the wait and not the undos.
     """
     begun = [context.renewer.clean_up(undo()) for undo in undos]
     for undo in apart:

@@ -1,9 +1,9 @@
 """The driver of a client of a cluster: it acquires locks of several slots group by group.
 
-Everything else is as for one server.
+Everything else is the same as for a single server.
 
-A group that the server did not grant is undone before the call returns or raises, within the reach of its caller's own
-undo: an interrupt that comes meanwhile finds all that is left.
+A group that the server did not grant is undone before the call returns or raises, within the reach of the caller's own
+undo: an interrupt in the meantime finds all remaining traces.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AsyncClusterDriver(AsyncDriver):
         return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
-        """Return the leases of all groups, or None if one is not free.
+        """Return the leases of all groups, or None if any group is not free.
 
         A round trip for each, for ``timeout`` seconds at most.
         """
@@ -62,7 +62,7 @@ class AsyncClusterDriver(AsyncDriver):
         return await self._acquire_groups(attempt, in_time)
 
     async def release(self, lease: LeaseState, *, leaves: bool = False) -> bool:
-        """Release the leases of all groups, the latest one first. Return False if one was lost or released before."""
+        """Release the leases of all groups, the latest first. Return False if any was lost or released before."""
         if not isinstance(lease, GroupedLease):
             return await super().release(lease, leaves=leaves)
         released, failure = True, None
@@ -80,7 +80,7 @@ class AsyncClusterDriver(AsyncDriver):
         return released or (leaves and lease.loss is None)
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""
+        """Extend the leases of all groups to ``ttl_ms`` from now. Return False if any was lost."""
         extended = True
         for part in lease.parts:
             extended = extended and await super().extend(part, ttl_ms)
@@ -89,9 +89,9 @@ class AsyncClusterDriver(AsyncDriver):
     async def _acquire_groups(
         self, attempt: GroupedAttempt, acquire: Callable[[Attempt], Awaitable[LeaseState | None]]
     ) -> LeaseState | None:
-        """Acquire one group after the other.
+        """Acquire the groups in order.
 
-        Return None, and leave nothing behind, if that gives None for one of them.
+        Return None, and leave nothing behind, if ``acquire`` returns None for any of them.
         """
         held: list[LeaseState] = []
         try:

@@ -45,9 +45,9 @@ class AsyncConnector(Connector):
         return asyncio.get_running_loop()
 
     async def meet(self, identity: Any, key: str) -> None:
-        """Take what the server says of itself, and have it prove what that leaves open; ``key`` may be written for it.
+        """Check which server it is. An engine not known to run scripts alone has to prove that it does.
 
-        Raises ServerUnsupported.
+        ``key`` may be written for the proof. Raises ServerUnsupported.
         """
         if (engine := self._to_be_proven(identity)) is not None:
             script, writes = isolation_proof(key)
@@ -69,9 +69,9 @@ class AsyncConnector(Connector):
         self.is_known = True
 
     async def connect(self) -> asyncio.StreamWriter:
-        """Open a connection and complete its handshake.
+        """Open a connection and complete the handshake.
 
-        Errors of the client library pass through, but for what says more in other words: see `hello_refused`.
+        Errors of the client library pass through, or become clearer errors: see `hello_refused`.
         """
         try:
             return await self._connect()
@@ -82,9 +82,9 @@ class AsyncConnector(Connector):
             return await self._connect()
 
     def read_arrived(self, writer: asyncio.StreamWriter) -> bytes:
-        """Return what has arrived on a connection and its loop has not read yet.
+        """Return the bytes that have arrived on a connection and the loop has not read yet.
 
-        Over TLS, which only the loop can, nothing.
+        Nothing over TLS: only the loop can read these bytes.
         """
         socket = writer.get_extra_info("socket")
         if socket is None or writer.get_extra_info("ssl_object") is not None:

@@ -1,6 +1,7 @@
 """The connection of a session: it is opened, again and again while there is something to send, and shakes hands.
 
-The pauses between the tries grow until a script gets a reply: a server that accepts only to hang up is asked ever less.
+The pauses between the tries grow until a script gets a reply: so a server that accepts only to hang up is asked ever
+less.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ class ConnectionUser(FrameHandler, Protocol):
         """Return whether there is something to send."""
 
     def on_connected(self) -> None:
-        """Note that there is a new connection, on which the handshake begins."""
+        """Note a new connection, on which the handshake begins."""
 
     def on_probe(self) -> None:
-        """Expect one reply more, which says nothing."""
+        """Expect an additional reply, without information."""
 
     def on_open(self, subscription: Subscription) -> None:
-        """Note that the handshake is done, and what was subscribed to."""
+        """Note the end of the handshake, and the subscription."""
 
     def on_failure(self, error: Exception, *, may_recover: bool) -> None:
-        """Note that no connection could be opened, and whether one may be soon."""
+        """Note a failure to open a connection, and whether a connection may be opened soon."""
 
     def schedule(self) -> None:
-        """Have sent what there is to send, or another connection opened for it."""
+        """Have the waiting calls sent, or another connection opened for them."""
 
 
 class Connection:
-    """The transport of a session, while there is one. ``subscribe`` makes the subscription of each."""
+    """The transport of a session, while there is one. ``subscribe`` makes the subscription of each transport."""
 
     def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], user: ConnectionUser) -> None:
         self._connector = connector
@@ -74,7 +75,7 @@ class Connection:
         self.opening = self._loop.create_task(self._open(), name="handfast-connect", context=Context())
 
     def drop(self, error: Exception) -> bool:
-        """Close it after an error. Return whether it was open: otherwise only its handshake fails."""
+        """Close the connection after an error. Return whether it was open: otherwise only the handshake fails."""
         if (transport := self._take()) is not None:
             transport.drop()
         if self.handshake is None:
@@ -91,7 +92,7 @@ class Connection:
             self.opening.cancel()
 
     def close_after_loop(self) -> None:
-        """Close that of an event loop that is closed."""
+        """Close the connection of a closed event loop."""
         if (transport := self._take()) is not None:
             transport.close_after_loop()
 
@@ -149,7 +150,7 @@ class Connection:
             dispatcher.connected(self._connector.address)
 
     async def _ask(self, data: bytes) -> Any:
-        """Send a part of the handshake, and return the reply to its first command that has one."""
+        """Send a part of the handshake, and return the reply to the first command in it that has a reply."""
         self.handshake = self._loop.create_future()
         if self.transport is None:
             raise connection_broke("in the handshake")

@@ -1,10 +1,10 @@
 """Everything that one client has on one event loop, and how it ends.
 
-It ends with the client or with the loop. `asyncio.run` closes its asynchronous generators after the last task, and each
-context starts one, so that its connection is closed while there still is a loop to do it with. A loop that is closed
-without even that leaves a connection that is closed later, by `Context.close_now`.
+It ends with the client or with the loop. `asyncio.run` closes its asynchronous generators after the last task. Each
+context starts such a generator, which closes the connection while there still is a loop. If a loop is closed without
+closing the generators, the connection is closed later, by `Context.close_now`.
 
-What belongs to a loop may only be touched by the thread that runs it: `call_on` sees to that.
+Only the thread that runs a loop may touch the objects of the loop: `call_on` sees to this.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Context:
 
     @property
     def waits(self) -> SharedWaits:
-        """What tasks of this loop ask for in turns. Made at first use, since few programs do."""
+        """The questions that tasks of this loop ask in turns. Made at first use, since few programs need it."""
         if self._waits is None:
             from handfast._drivers.aio.shared_waits import SharedWaits
 
@@ -107,7 +107,7 @@ class Context:
         return self._waits
 
     def soon(self) -> float:
-        """Return the moment until which the server has to reply to a call that is sent now."""
+        """Return the moment until which the server has to reply to a call sent now."""
         return monotonic() + self.connector.response_timeout
 
     def reconnect(self) -> None:
@@ -122,13 +122,13 @@ class Context:
             call_on(self.loop, self.renewer.remove, lease)
 
     def receive(self, _lease: LeaseState) -> None:
-        """Take the replies that have arrived, in case the loop is or was blocked. Other threads than its own cannot."""
+        """Take the arrived replies, in case the loop is or was blocked. Only the loop's own thread can do so."""
         if runs_here(self.loop):
             for session in self._sessions.all():
                 session.receive()
 
     def lose(self, lease: LeaseState, loss: Loss) -> None:
-        """Note from any thread that a lease of this context is lost."""
+        """Note from any thread the loss of a lease of this context."""
         self.leases.lose(lease, loss, monotonic())
         call_on(self.loop, self.renewer.notify_lost, lease)
 
@@ -137,13 +137,13 @@ class Context:
         return self._ended or self.loop.is_closed()
 
     def perform_later(self, steps: Steps[object]) -> None:
-        """Perform a protocol that nothing waits for, from any thread."""
+        """Perform a protocol for which no caller waits, from any thread."""
         call_on(self.loop, self.renewer.clean_up, steps)
 
     async def close(self, *, gives_up: bool) -> None:
         """Fail the waiters, let them clean up, and then close the connection.
 
-        Give up what is held, or let it run out.
+        Give up the held leases, or let them run out.
         """
         error = ClientClosed()
         self.session.fail_waiters(error)
@@ -182,7 +182,7 @@ class Context:
         return [*self._sessions.all(), *([] if self._watch is None else [self._watch])]
 
     def _on_told(self, token: bytes, told: Told) -> None:
-        """Take a message for a holder: it concerns a lease that is held, or a grant that its waiter has not seen yet."""
+        """Take a message for a holder: it concerns a held lease, or a grant that the waiter has not seen yet."""
         if not self.renewer.take(token, told):
             self.session.note_told(token, heard(told))
 
@@ -230,7 +230,7 @@ class Context:
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether the calling thread runs that loop."""
+    """Return whether the calling thread runs ``loop``."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -246,7 +246,7 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
-    """Call a function in the loop's thread: now if that is the calling thread, else soon. A closed loop never does."""
+    """Call a function in the loop's thread: now if this is the calling thread, else soon. A closed loop never does."""
     if runs_here(loop):
         function(*args)
     else:

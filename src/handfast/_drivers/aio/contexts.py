@@ -49,7 +49,7 @@ class Contexts(Driver[AsyncConnector]):
 
     @staticmethod
     def is_over(caller: object) -> bool:
-        """Return whether that task has ended."""
+        """Return whether a task has ended."""
         return isinstance(caller, asyncio.Task) and caller.done()
 
     def attempt(self, request: Request) -> Attempt:
@@ -66,11 +66,11 @@ class Contexts(Driver[AsyncConnector]):
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), number, context)
 
     def open(self) -> None:
-        """Open the client again if it was closed. What it had stays closed, and its leases stay lost."""
+        """Open the client again if it was closed. Former connections stay closed, and former leases stay lost."""
         self._reopen()
 
     async def close(self, *, release: bool | None) -> None:
-        """Close the connections. Release what is held on this loop, or let it run out."""
+        """Close the connections. Release the leases held on this loop, or let them run out."""
         self._closed = True
         context = self._running_context()
         if context is not None:

@@ -1,4 +1,4 @@
-"""Give up calls whose replies are late, with a timer that all calls share instead of a timer for each call.
+"""Give up calls whose replies are late, with a common timer for all calls instead of a timer for each call.
 
 A call may be late though the server is not silent: while a connection is opened for it, or behind others.
 """
@@ -22,7 +22,7 @@ __all__ = ["Deadlines", "give_up"]
 
 
 class Deadlines:
-    """The calls that have ``timeout`` seconds for their replies, in the order in which they were sent."""
+    """The calls with ``timeout`` seconds for their replies, in the order in which they were sent."""
 
     __slots__ = ("_calls", "_loop", "_timeout", "_timer")
 
@@ -33,7 +33,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, session: Session | Router, sent: Future[Outcome]) -> None:
-        """Give up a call that is sent now, unless the reply comes in time."""
+        """Give up a call sent now, unless the reply comes in time."""
         calls = self._calls
         while calls and calls[0][1].done():
             calls.popleft()

@@ -1,8 +1,8 @@
 """Perform protocols for the callers of a client.
 
-When an operation ends early (a timeout, Ctrl-C, a cancellation, an error), any traces on the server are
-undone. Its caller waits for that at most UNDO_WAIT seconds, then background cleanup goes on. The original exception
-always wins.
+When an operation ends early (a timeout, Ctrl-C, a cancellation, an error), any traces on the server are undone. The
+caller waits for the undo at most UNDO_WAIT seconds, then background cleanup goes on. The original exception always
+wins.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AsyncDriver(Contexts):
         return self._hold(attempt, grant)
 
     async def acquire_in_turns(self, attempt: Attempt, timeout: float | None, question: Hashable) -> LeaseState | Found:
-        """Acquire for many callers with the same question. An answer that grants nothing may be good for all of them."""
+        """Acquire for many callers with the same question. An answer without a lease may be good for all of them."""
         if timeout == 0:
             return await self.acquire(attempt, 0)
         until = inf if timeout is None else attempt.asked_at + timeout
@@ -95,7 +95,7 @@ class AsyncDriver(Contexts):
         return lease  # type: ignore[no-any-return]  # the owner is any context
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
-        """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
+        """Return the lease, or None if the name is not free. One round trip, for ``timeout`` seconds at most."""
         until, name = _soon(timeout), attempt.request.name
         grant = await run(attempt.owner, try_acquire(attempt), name, until, retry_for=0, attempt=attempt)
         if grant is None:
@@ -114,10 +114,10 @@ class AsyncDriver(Contexts):
         once: bool = False,
         timeout: float | None = None,
     ) -> T:
-        """Perform the protocol of an attempt that gets no lease, until that moment at most.
+        """Perform the protocol of an attempt without a lease, until the moment ``until`` at most.
 
-        With ``once`` it does not wait for a server that is away, and for the replies of one that is there ``timeout``
-        seconds at most.
+        With ``once`` it does not wait for a server that is away, and waits for the replies of a server that is there
+        ``timeout`` seconds at most.
         """
         name = attempt.request.name
         end, retry_for = (None if timeout is None else _soon(timeout), 0) if once else (until, None)
@@ -192,8 +192,8 @@ class AsyncDriver(Contexts):
     def leave(self, lease: LeaseState, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
 
-        If the scope failed, its exception matters, and a server that is gone is not waited for. The same holds after a
-        loss that is known.
+        If the scope failed, the exception matters, and a server that is gone is not waited for. The same holds after a
+        known loss.
         """
         lost = lease.lost(monotonic())
         if error is None and not lost:
@@ -259,7 +259,7 @@ class AsyncDriver(Contexts):
         return True
 
     async def adopt(self, detached: DetachedLease, request: PermitRequest, label: str | None) -> LeaseState:
-        """Hold a lease that another client acquired, and have it shown under a label; None leaves that as it is.
+        """Hold a lease acquired by another client, and have it shown under a label; None leaves the label unchanged.
 
         The caller must call `forget` on any exception.
         """
@@ -275,7 +275,7 @@ class AsyncDriver(Contexts):
         return lease
 
     def forget(self, detached: DetachedLease) -> None:
-        """Renew an adopted lease no more that did not reach its caller. It runs out, unless its token is used again."""
+        """Stop renewing an adopted lease that did not reach the caller. It runs out, unless the token is used later."""
         if (context := self._running_context()) is not None:
             _stop_renewing(context, detached.token)
 
@@ -298,8 +298,9 @@ class AsyncDriver(Contexts):
     async def finish(self, steps: Callable[[], Steps[T]], name: str, error: BaseException | None = None) -> T | None:
         """Perform a protocol that may run twice. It goes on in the background if it does not end here.
 
-        ``error`` ends the block in which it is performed. After an interrupt or a cancellation an outage is not waited for;
-        and nothing at all in a closed coroutine. Raises ClientClosed where its event loop has ended.
+        ``error`` ended the block in which the protocol is performed. After an interrupt or a cancellation an outage is
+        not waited for; in a closed coroutine, nothing is. Raises ClientClosed where the coroutine's event loop has
+        ended.
         """
         if error is not None and not isinstance(error, Exception):
             there = self._running_context()
@@ -321,7 +322,7 @@ class AsyncDriver(Contexts):
             raise
 
     async def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
-        """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
+        """Perform a protocol which leaves behind only traces that the undo of an attempt takes back."""
         try:
             return await run(self._context(name), steps, name)
         except GeneratorExit:
@@ -330,14 +331,14 @@ class AsyncDriver(Contexts):
             raise
 
     async def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
-        """Perform a protocol that changes nothing, for ``timeout`` seconds at most.
+        """Perform a protocol without changes, for ``timeout`` seconds at most.
 
         It is not tried again in an outage.
         """
         return await run(self._context(name), steps, name, _soon(timeout), retry_for=0)
 
     def _report_end(self, lease: LeaseState) -> None:
-        """Report the end of a lease to listeners, and a loss to its callbacks, unless the renewer has done so."""
+        """Report the end of a lease to listeners, and a loss to the lost callbacks, unless the renewer has done so."""
         if (dispatcher := self.events.dispatcher) is not None:
             dispatcher.ended(lease)
         if lease.loss is not None and lease.callbacks:
@@ -377,7 +378,7 @@ class AsyncDriver(Contexts):
 
 
 def _stop_renewing(context: Context, token: bytes) -> LeaseState | None:
-    """Let go a lease that did not reach its caller, and return it; None if there is none."""
+    """Let go a lease that did not reach the caller, and return it; None if there is no such lease."""
     lease = context.leases.get(token)
     if lease is not None:
         context.remove(lease)
@@ -386,5 +387,5 @@ def _stop_renewing(context: Context, token: bytes) -> LeaseState | None:
 
 
 def _soon(timeout: float | None) -> float | None:
-    """Return the moment in so many seconds; None for the time that the server has for each reply."""
+    """Return the moment ``timeout`` seconds from now, or None: each reply then has the response timeout."""
     return None if timeout is None else monotonic() + timeout

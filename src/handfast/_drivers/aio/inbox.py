@@ -1,6 +1,6 @@
 """Pending wake-ups of one event loop.
 
-A grant message may follow the reply that enqueued its waiter in the same TCP segment, before the waiter parks. So a
+A grant message may follow the reply that enqueued the waiter in the same TCP segment, before the waiter parks. So a
 token is registered in the step that reads the reply, and a message for it is kept until the next reply, which
 supersedes it: the server publishes and replies in one stream, so the order on the connection tells which is newer, and
 no clock is needed. Messages for unknown tokens concern earlier grants or cancelled requests, and are dropped.
@@ -38,7 +38,7 @@ class _Parked(NamedTuple):
 
 
 class Inbox:
-    """The latest message of each registered token, or its waiter. ``confirm`` sends a confirmation."""
+    """The latest message of each registered token, or the waiter. ``confirm`` sends a confirmation."""
 
     def __init__(self, confirm: Callable[[Call], Confirmation]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,14 +56,14 @@ class Inbox:
     def register(self, token: bytes) -> None:
         """Keep messages for this token from now on, until `unregister`.
 
-        Those that came before concern an earlier grant.
+        Earlier messages concern an earlier grant.
         """
         self._received[token] = None
         if self._told:
             self._told.pop(token, None)
 
     def unregister(self, token: bytes) -> Told | None:
-        """Drop messages for this token from now on. Return the message that came for its holder in the meantime, if any."""
+        """Drop messages for this token from now on. Return the message that came for the holder meanwhile, if any."""
         self._received.pop(token, None)
         return self._told.pop(token, None) if self._told else None
 
@@ -88,7 +88,7 @@ class Inbox:
         return Waking(monotonic(), *(confirmed or (None, None)))
 
     def dispatch(self, token: bytes, message: GrantMessage) -> None:
-        """Confirm a grant and deliver it to its waiter, or keep it until the waiter parks."""
+        """Confirm a grant and deliver it to the waiter, or keep it until the waiter parks."""
         received = self._received.get(token, _DISCONNECTED)
         if isinstance(received, _Parked):
             if not received.waiter.done():
@@ -97,12 +97,12 @@ class Inbox:
             self._received[token] = message
 
     def note_told(self, token: bytes, told: Told) -> None:
-        """Keep a message for a holder that has not seen its grant yet."""
+        """Keep a message for a holder that has not seen the grant yet."""
         if token in self._received:
             self._told[token] = told
 
     def wake(self, token: bytes) -> None:
-        """Wake a waiter, or have it ask again instead of parking: its slot of a cluster is elsewhere."""
+        """Wake a waiter, or have it ask again instead of parking: the slot of the name has moved to another node."""
         received = self._received.get(token, _DISCONNECTED)
         if not isinstance(received, _Parked):
             self._received[token] = received or _DISCONNECTED
@@ -110,7 +110,7 @@ class Inbox:
             received.waiter.set_result(None)
 
     def on_disconnect(self) -> None:
-        """Wake all waiters, and those that are about to park: a message may have been missed."""
+        """Wake all waiters, also those about to park: a message may have been missed."""
         for waiter in self._waiters():
             waiter.set_result(None)
         for token, received in self._received.items():

@@ -1,4 +1,4 @@
-"""Functions that run beside their caller: tasks, which are stopped by a cancellation."""
+"""Functions that run beside their caller: tasks, stopped by a cancellation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Finds out which primary of a cluster has which slot, on one event loop.
 
-Any node that answers is asked: at first, after a redirection, and again and again while a primary can't be reached.
+Any node with an answer will do: the nodes are asked at first, after a redirection, and again and again while a primary
+can't be reached.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Follower(Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something waits for a primary that is not known, or can't be reached."""
+        """Whether a call waits for a primary which is not known, or can't be reached."""
 
     def session_at(self, node: Node) -> Session:
         """Return the session of a node."""
@@ -42,7 +43,7 @@ class Follower(Protocol):
         """Return whether the connection to a node could not be opened."""
 
     def follow(self) -> None:
-        """Send to the primaries of now what was for those of before."""
+        """Send the requests for former primaries to the present primaries."""
 
     def fail_held(self) -> None:
         """Fail the requests whose time is over."""
@@ -63,7 +64,7 @@ class Lookout:
         self._ended = False
 
     def ask(self) -> None:
-        """Begin to ask the nodes, unless that goes on."""
+        """Begin to ask the nodes, unless this is in progress."""
         if not self._ended and (self._asking is None or self._asking.done()):
             # In an empty context: the task that happens to be first lends none of its context variables to the others.
             self._asking = self._loop.create_task(self._keep_asking(), name="handfast-cluster", context=Context())
@@ -76,7 +77,7 @@ class Lookout:
             self._asking.cancel()
 
     async def _keep_asking(self) -> None:
-        """Ask the nodes, and again while something waits for a primary that can't be reached."""
+        """Ask the nodes, and again while a call waits for a primary that can't be reached."""
         while True:
             await self._ask_nodes()
             for router in self.routers:
@@ -94,7 +95,7 @@ class Lookout:
         return any(router.is_stuck for router in self.routers)
 
     async def _ask_nodes(self) -> None:
-        """Ask one node after the other, each a moment after the last one, until one answers."""
+        """Ask the nodes in turn, each a moment after the last, until a node answers."""
         asked: dict[Future[Outcome], Node] = {}
         router = self.routers[0]
         candidates = sorted(self.chart.candidates(), key=router.is_broken)
@@ -115,7 +116,7 @@ class Lookout:
                 future.cancel()
 
     def _take(self, answered: Future[Outcome], node: Node) -> bool:
-        """Take what a node replied. Return whether that was the answer."""
+        """Take the reply of a node. Return whether it answered the question."""
         error = answered.exception()
         outcome = None if error is not None else answered.result()
         if isinstance(outcome, Answer):

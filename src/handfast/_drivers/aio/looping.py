@@ -30,7 +30,7 @@ class AsyncLoop(BaseLoop):
         """Requests to cancel that the task had got before."""
 
     async def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Call the user's function. The loop then knows its errors from those of the server."""
+        """Call the user's function. The loop can then tell the function's errors from the server's."""
         self._begin()
         try:
             result = await function(*args)

@@ -22,7 +22,7 @@ def _awaitable(method: Callable[..., Any]) -> Any:
 
 
 class AsyncNullDriver(NullDriver):
-    """What a client has behind its API that coordinates nothing."""
+    """The driver behind the asyncio API of a client that coordinates nothing."""
 
     @staticmethod
     def _later(seconds: float, function: Callable[[], object]) -> Any:

@@ -1,8 +1,8 @@
 """The calls that a session has to send, in order, and how long each of them waits for a connection.
 
-A call that lost its connection is sent again on the next one. It fails when its ``retry_for`` is over, counted from the
-first break, but not before it was sent on a second connection; one that must not run twice fails at once if it was
-sent. While there is no connection, a timer fails the calls one after the other.
+A call that lost its connection is sent again on the next connection. It fails when its ``retry_for`` is over, counted
+from the first break, but not before it was sent on a second connection. A call that must not run twice fails at once
+if it was sent. While there is no connection, a timer fails the calls one after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Outbox"]
 
 
 class Outbox(deque[PendingCall]):
-    """The calls of one session that are to be sent."""
+    """The calls to be sent by one session."""
 
     __slots__ = ("_expiry", "_loop", "trouble")
 
@@ -37,20 +37,20 @@ class Outbox(deque[PendingCall]):
         return self.trouble is not None and any(not request.future.done() for request in self)
 
     def has_work(self) -> bool:
-        """Return whether a call is to be sent. Those that were withdrawn, or have failed, are dropped."""
+        """Return whether a call is to be sent. Calls that were withdrawn, or have failed, are dropped."""
         while self and self[0].future.done():
             self.popleft()
         return bool(self)
 
     def withdraw(self) -> list[PendingCall]:
-        """Give back the calls that are to be sent."""
+        """Give back the calls to be sent."""
         requests = [request for request in self if not request.future.done()]
         if requests:
             self.clear()
         return requests
 
     def fail(self, pending: list[PendingCall], error: Exception, moment: float) -> None:
-        """Fail the calls whose retries end by ``moment``, of the ``pending`` ones that were sent and of those to be sent.
+        """Fail the calls whose retries end by ``moment``: of ``pending``, which were sent, and of the calls to be sent.
 
         The others are sent on the next connection, in order.
         """
@@ -79,9 +79,9 @@ class Outbox(deque[PendingCall]):
             self._expiry = None
 
     def _expire(self) -> None:
-        """Fail the calls that are tried again no more, and come back when the next one is.
+        """Fail the calls that are not tried again, and come back when the time of the next call is over.
 
-        Those on their way are waited for.
+        Calls in progress are waited for.
         """
         self.end()
         if self.trouble is None:

@@ -1,4 +1,4 @@
-"""What a session has to send: single calls, and calls for many locks that travel in one."""
+"""The calls that a session has to send: single calls, and calls for many locks in a common batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Outcome: TypeAlias = Answer | ErrorReply
 
 
 class PendingCall:
-    """A call in progress, and the future of its reply."""
+    """A call in progress, and the future for the reply."""
 
     __slots__ = (
         "again",
@@ -67,7 +67,7 @@ class PendingCall:
 
 
 class PendingBatch(Aside):
-    """Requests that travel in a batch. The reply to the batch ends all of them."""
+    """Requests in a common batch. The reply to the batch ends all of them."""
 
     __slots__ = ("by_source", "call")
 

@@ -1,4 +1,4 @@
-"""Perform a protocol for a task: send its calls, wait for its messages, and try again what may pass."""
+"""Perform a protocol for a task: send its calls, wait for messages, and try again after transient failures."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ async def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
     retry_for: float | None = None,
     attempt: BaseAttempt | None = None,
 ) -> T:
-    """Perform a protocol, until that moment at most, and return its result.
+    """Perform a protocol, until the moment ``until`` at most, and return the result.
 
-    With None each call has the time that the server has for a reply.
+    With None each call has the response timeout.
 
-    An attempt learns of a call that was not sent, since the connection for it was refused; of one without a reply; and
-    of a message for the holder of its grant. Messages for it are of no use afterwards.
+    An attempt learns of a call that was not sent, since the connection for it was refused; of a call without a reply;
+    and of a message for the holder of the grant. Later messages are of no use.
     """
     retry_for = context.session.retry_for if retry_for is None else retry_for
     try:
@@ -103,7 +103,7 @@ async def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
 
 
 async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
-    """Send a call again while the refusals of the server are transient, and return its reply.
+    """Send a call again while the refusals of the server are transient, and return the reply.
 
     The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first
     sent.
@@ -138,7 +138,7 @@ def _end_of_call(until: float, call: Call) -> float:
 
 
 async def _within(session: Session | Router, sent: Future[Outcome], until: float) -> Outcome:
-    """Wait for a reply until that moment at most."""
+    """Wait for a reply until the moment ``until`` at most."""
     if until == inf:
         return await sent
     alarm = sent.get_loop().call_later(until - monotonic(), _give_up, session, sent, until)

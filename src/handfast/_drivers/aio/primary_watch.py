@@ -1,6 +1,6 @@
 """A connection to a Sentinel that names a new primary, on one event loop.
 
-A task opens it and ends. From then on a transport delivers what arrives, and a timer sees to it that something does.
+A task opens it and ends. From then on a transport delivers the arriving frames, and a timer checks that some arrive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PrimaryWatch:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to listen, unless that has begun."""
+        """Begin to listen, unless this has begun."""
         if self._connecting is None and not self._stopped:
             self._begin()
 
@@ -54,7 +54,7 @@ class PrimaryWatch:
             transport.close()
 
     def close_after_loop(self) -> None:
-        """Close the connection of an event loop that is closed."""
+        """Close the connection of a closed event loop."""
         if (transport := self._take_transport()) is not None:
             transport.close_after_loop()
 
@@ -70,7 +70,7 @@ class PrimaryWatch:
         return Reader()
 
     def on_frames(self, frames: deque[Any]) -> None:
-        """Read what the Sentinel tells."""
+        """Read the messages and answers of the Sentinel."""
         self._is_due = False
         try:
             while frames:
@@ -80,7 +80,7 @@ class PrimaryWatch:
             self._end(error)
 
     def on_writable(self) -> None:
-        """Do nothing: so little is written that it never waits."""
+        """Do nothing: too little is written for it ever to wait."""
 
     def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
         """Open another connection."""

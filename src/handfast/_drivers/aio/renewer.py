@@ -1,11 +1,12 @@
-"""Renew the leases of one client on one event loop, and notify their holders when they are lost.
+"""Renew the leases of one client on one event loop, and notify the holders of lost leases.
 
 The renewer is a timer of the loop and not a task: no code can cancel it by accident, it still runs while the scopes of
 an ending program are left, and nothing is pending when the loop goes away. It looks at the table at the moment of the
-next renewal or expiry; renewals that are due together leave together. While code that does not await keeps the loop
-from it, the stand-in renews.
+next renewal or expiry; renewals due together leave together. While code that does not await blocks the loop, the
+stand-in renews.
 
-A release withdraws the renewal of its lease: one that was sent stays sent, but none is sent after that (invariant 10).
+A release withdraws the renewal of its lease: a renewal already sent stays sent, but none is sent after the release
+(invariant 10).
 
 The renewer also runs background cleanup: an undo that could not be finished in time goes on until the server replies.
 """
@@ -49,7 +50,7 @@ MIN_INTERVAL_S = 0.01
 
 
 class Renewer(LossNotifier):
-    """Renews what is in the table. Only the loop's own thread may call it."""
+    """Renews the leases in the table. Only the loop's own thread may call it."""
 
     def __init__(
         self,
@@ -91,14 +92,14 @@ class Renewer(LossNotifier):
             renewal.cancel()
 
     def clean_up(self, steps: Steps[Any]) -> Future[Any]:
-        """Perform an undo as soon as the server can be reached. The future gets its result; None if it is given up."""
+        """Perform an undo as soon as the server can be reached. The future gets the result; None if it is given up."""
         cleanup, done = Cleanup(steps, monotonic() + CLEANUP_FOR), self._loop.create_future()
         self._cleanups.add(done)
         self._send_cleanup(cleanup, done)
         return done
 
     def take(self, token: bytes, told: Told) -> bool:
-        """Take what the server tells a holder. Return False if no lease here has that token."""
+        """Take a message for a holder. Return False if no lease here has this token."""
         lease = self._leases.get(token)
         if lease is None:
             return False
@@ -114,7 +115,7 @@ class Renewer(LossNotifier):
             self._wake_at(lease.due_at)
 
     def on_break(self, error: Exception) -> None:
-        """Renew every lease now: while the connection was down, the message that one was revoked may have been lost."""
+        """Renew every lease now: while the connection was down, the message of a revocation may have been lost."""
         self.note_failure(error)
         if isinstance(error, RedisTimeoutError):
             self.review()
@@ -123,17 +124,17 @@ class Renewer(LossNotifier):
             self._wake_at(monotonic())
 
     def on_unreachable(self, error: Exception) -> None:
-        """Note that no connection could be opened. The session goes on trying."""
+        """Note a failure to open a connection. The session goes on trying."""
         self.note_failure(error)
         self.review()
 
     def review(self) -> None:
-        """Log what has changed unless renewal has ended for good."""
+        """Log changes unless renewal has ended for good."""
         if not self._stopped:
             super().review()
 
     def stop_renewing(self) -> None:
-        """Let the leases run out. Holders with callbacks, and functions that listen, are still told of that."""
+        """Let the leases run out. Lost callbacks and listening functions are still called when they end."""
         self._stopped = True
         self._stand_in.stop()
         self._leases.stop_renewing(listened=self._events.dispatcher is not None)
@@ -141,7 +142,10 @@ class Renewer(LossNotifier):
             self.renewals.pop(token).cancel()
 
     def notify_lost(self, lease: LeaseState) -> None:
-        """Log the loss and call the callbacks. An interrupt of one ends the loop, but not the delivery of replies."""
+        """Log the loss and call the callbacks.
+
+        An interrupt of a callback ends the loop, but not the delivery of replies.
+        """
         try:
             super().notify_lost(lease)
         except KeyboardInterrupt as interrupt:

@@ -1,11 +1,11 @@
-"""The sessions of one client in a cluster, on one event loop: one for each primary that it needs.
+"""The sessions of one client in a cluster, on one event loop: a session for each primary in use.
 
-A router stands where a single server has its session. It sends each call to the primary of its slot, and where that one
-knows better, to the one that it names, so callers never see a redirection. Grants reach a waiter through the session
-that replied to it last.
+A router stands where a single server has its session. It sends each call to the primary of the call's slot. If that
+node names another node for the slot, the router sends the call there, so callers never see a redirection. Grants reach
+a waiter through the session that replied to it last.
 
-Waiters whose slot has moved ask again, at its new place: the old one hears of no grant there. Which primary has which
-slot, a `Lookout` finds out for all routers of the client.
+Waiters whose slot has moved ask again at the new primary: the old primary hears of no grant there. A `Lookout` finds
+out for all routers of the client which primary has which slot.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST = 8
 
 
 class Router:
-    """Does what a `Session` does. ``make`` makes the session of a node."""
+    """Stands in for a `Session`. ``make`` makes the session of a node."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Router:
 
     @property
     def trouble(self) -> Exception | None:
-        """Why no node answers; None if one did when it was last asked."""
+        """Why no node answers; None if a node answered when the nodes were last asked."""
         return self._lookout.trouble
 
     @property
@@ -89,7 +89,7 @@ class Router:
     def send(
         self, call: Call, retry_for: float | None = None, on_answer: Callable[[Answer], object] | None = None
     ) -> Future[Outcome]:
-        """Send a call to the primary of its slot, as `Session.send` does."""
+        """Send a call to the primary of the call's slot, as `Session.send` does."""
         slot = slot_of_call(call)
         node = self._chart.node_of(slot)
         if node is not None and self._ended is None:
@@ -103,7 +103,7 @@ class Router:
         return future
 
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
-        """Wait for the grant message, at the primary that put the token in its queue."""
+        """Wait for the grant message, at the primary whose queue has the token."""
         session, slot = self._session_of(park.token), self._waiting.get(park.token)
         if session is None:
             return _wake_at_once()
@@ -112,30 +112,30 @@ class Router:
         return session.park(park)
 
     def forget(self, token: bytes) -> Told | None:
-        """Drop messages for this token from now on. Return the message that came for its holder in the meantime, if any."""
+        """Drop messages for this token from now on. Return the message that came for the holder meanwhile, if any."""
         self._waiting.pop(token, None)
         session = self._session_of(token)
         return None if session is None else session.forget(token)
 
     def note_told(self, token: bytes, told: Told) -> None:
-        """Keep a message for a holder that has not seen its grant yet."""
+        """Keep a message for a holder that has not seen the grant yet."""
         session = self._session_of(token)
         if session is not None:
             session.note_told(token, told)
 
     def fail_waiters(self, error: Exception) -> None:
-        """Fail all that wait for a grant, now and later."""
+        """Fail all tasks waiting for a grant, now and later."""
         self._refusal = error
         for session in self._sessions.values():
             session.fail_waiters(error)
 
     def receive(self) -> None:
-        """Deliver what has arrived while the loop was blocked."""
+        """Deliver the bytes that arrived while the loop was blocked."""
         for session in list(self._sessions.values()):
             session.receive()
 
     def reconnect(self, _breaks: int | None = None) -> bool:
-        """Ask which primaries there are. No connection is closed by that: return False."""
+        """Ask the nodes which primaries there are. Return False: this closes no connection."""
         self._lookout.ask()
         return False
 
@@ -154,7 +154,7 @@ class Router:
         self.fail_held()
 
     def close_after_loop(self) -> None:
-        """Close the connections of an event loop that is closed."""
+        """Close the connections of a closed event loop."""
         for session in self._sessions.values():
             session.close_after_loop()
 
@@ -166,7 +166,7 @@ class Router:
     # --- where a call goes
 
     def _session_of(self, token: bytes) -> Session | None:
-        """Return the session through which a grant for that token comes, if any."""
+        """Return the session through which a grant for a token comes, if any."""
         return next((session for session in self._sessions.values() if token in session.inbox), None)
 
     def _await_grant_from(self, session: Session, token: bytes, slot: int | None) -> None:
@@ -177,7 +177,7 @@ class Router:
         self._waiting[token] = slot
 
     def _route(self, request: PendingCall) -> None:
-        """Send a request to the primary of its slot, or keep it until there is one."""
+        """Send a request to the primary of the call's slot, or keep it until there is a primary."""
         slot = slot_of_call(request.call)
         node = self._chart.node_of(slot)
         request.asking = False
@@ -213,7 +213,7 @@ class Router:
             self._lookout.ask()
 
     def _on_slot_left(self, session: Session, slot: int) -> None:
-        """Have those ask again who wait in a slot that a node does not have any more."""
+        """Have the waiters in a slot that a node no longer has ask again."""
         for token, its_slot in self._waiting.items():
             if its_slot == slot and token in session.inbox:
                 session.inbox.wake(token)
@@ -253,7 +253,7 @@ class Router:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something waits for a primary that is not known, or can't be reached."""
+        """Whether a call waits for a primary which is not known, or can't be reached."""
         return bool(self._held) or any(session.is_stuck for session in self._sessions.values())
 
     def is_broken(self, node: Node) -> bool:
@@ -277,7 +277,7 @@ class Router:
         return session
 
     def follow(self) -> None:
-        """Send to the primaries of now what was for those of before."""
+        """Send the requests for former primaries to the present primaries."""
         self._rouse()
         requests, self._held = self._held, []
         for session in self._sessions.values():
@@ -302,7 +302,7 @@ class Router:
                     session.inbox.wake(token)
 
     def fail_held(self) -> None:
-        """Fail the requests that no primary was found for in their time, or all if no node will tell of one."""
+        """Fail the requests for which no primary was found in time, or all if no node will name a primary."""
         error = self._ended or self.trouble or server_silent()
         is_over = self._ended is not None or (self.trouble is not None and not self._may_recover(self.trouble))
         requests, self._held, now = self._held, [], monotonic()

@@ -1,13 +1,13 @@
-"""One RESP3 connection for all tasks of an event loop: it sends their scripts and receives the grants of all of them.
+"""One RESP3 connection for all tasks of an event loop: it sends their scripts and receives their grants.
 
-All requests of one turn of the loop leave in one write, except that the first request on a quiet connection leaves at
-once. Replies come in the order of the requests, grant messages by token; both reach their waiters through futures. A
-cancelled task cancels only its future. Its request keeps its place among the replies, so that no reply is taken for
-another's.
+All requests of one turn of the loop leave in one write, but the first request on a quiet connection leaves at once.
+Replies come in the order of the requests, grant messages by token; both reach their waiters through futures. A
+cancelled task cancels only its future. The request keeps its place among the replies, so no reply is taken for the
+reply to another request.
 
-A connection that breaks is opened again, see `connection`, and all requests without a reply are sent again: scripts are
-idempotent. `outbox` says for how long. A server that was never reached fails all requests at once. Waiters are woken,
-since a grant message may have been lost; they ask again. A server that says nothing although a reply is due counts as
+A broken connection is opened again, see `connection`, and all requests without a reply are sent again: scripts are
+idempotent. `outbox` says for how long. If the server was never reached, all requests fail at once. Waiters are woken,
+since a grant message may have been lost; they ask again. A server that sends nothing although a reply is due counts as
 gone: see `silence`.
 """
 
@@ -55,13 +55,13 @@ script."""
 
 
 class Session:
-    """The connection of a client on one event loop. ``subscribe`` makes the subscription of each that is opened.
+    """The connection of a client on one event loop. ``subscribe`` makes the subscription of each new connection.
 
-    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_told``,
-    called with token and reason; ``on_break``, called with the error when the connection broke; ``on_unreachable``,
-    called with the error when none could be opened; and ``on_refused``, called with a request and the error reply to
-    it, which returns whether it took the request over. In a cluster ``slot_of`` returns the slot of a call, and
-    ``on_slot_left`` is called with a slot that has left the server.
+    ``retry_for`` is for how many seconds a call is retried, unless the call says otherwise. The owner sets four
+    callbacks. ``on_told`` is called with token and reason; ``on_break`` with the error when the connection broke;
+    ``on_unreachable`` with the error when no connection could be opened. ``on_refused`` is called with a request and
+    the error reply to it, and returns whether it took the request over. In a cluster ``slot_of`` returns the slot of a
+    call, and ``on_slot_left`` is called with a slot that has left the server.
     """
 
     def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], retry_for: float) -> None:
@@ -102,12 +102,12 @@ class Session:
 
     @property
     def trouble(self) -> Exception | None:
-        """Why there is no connection; None while there is one, or none was asked for yet."""
+        """Why there is no connection; None while there is one, or while none was asked for yet."""
         return self._outbox.trouble
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something waits for a connection that could not be opened."""
+        """Whether a call waits for a connection that could not be opened."""
         return self._outbox.is_stuck
 
     @property
@@ -123,10 +123,11 @@ class Session:
         *,
         by_source: bool = False,
     ) -> Future[Outcome]:
-        """Send a call. The future gets its reply, or the network's error after a break of ``retry_for`` seconds.
+        """Send a call. The future gets the reply, or the network's error after a break of ``retry_for`` seconds.
 
-        ``on_answer`` is called with a reply that is no error in the step that reads it, before any other callback.
-        Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor again.
+        ``on_answer`` is called with a reply, unless this is an error, in the step that reads it, before any other
+        callback. Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor
+        again.
         """
         future: Future[Outcome] = Future(loop=self._loop)
         request = PendingCall(call, future, self.retry_for if retry_for is None else retry_for, on_answer)
@@ -138,12 +139,12 @@ class Session:
         return future
 
     def adopt(self, request: PendingCall) -> None:
-        """Send a call that was sent elsewhere before, or that had to wait."""
+        """Send a call that was sent elsewhere before, or had to wait."""
         self._outbox.append(request)
         self.schedule()
 
     def withdraw(self) -> list[PendingCall]:
-        """Give back the calls that are to be sent once there is a connection."""
+        """Give back the calls to be sent once there is a connection."""
         return [] if self.is_open else self._outbox.withdraw()
 
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
@@ -160,13 +161,13 @@ class Session:
         return self._park_first(park, park.confirm)
 
     def use_shard(self, slot: int) -> None:
-        """Have the messages for the waiters of a slot come to a sharded inbox, as soon as the server has one."""
+        """Have messages for the waiters of a slot come to a sharded inbox, as soon as the server has the inbox."""
         transport = self._connection.transport
         if transport is not None and self.is_open and (command := self.exchange.subscribe(slot)):
             transport.write(command)
 
     async def _park_first(self, park: Park, confirm: Call) -> Waking:
-        """Wait for the grant message, and try beforehand how its confirmation can be sent: for a waiter it changes nothing."""
+        """Wait for the grant message. Try beforehand how to send the confirmation: for a waiter it changes nothing."""
         self._probe = probe = self.send(confirm, by_source=True)
         try:
             return await self.inbox.park(park)
@@ -174,22 +175,22 @@ class Session:
             probe.cancel()  # nothing is sent for a token after its end
 
     def note_told(self, token: bytes, told: Told) -> None:
-        """Keep a message for a holder that has not seen its grant yet."""
+        """Keep a message for a holder that has not seen the grant yet."""
         self.inbox.note_told(token, told)
 
     def fail_waiters(self, error: Exception) -> None:
-        """Fail all that wait for a grant, now and later."""
+        """Fail all tasks waiting for a grant, now and later."""
         self.inbox.fail_all(error)
 
     def receive(self) -> None:
-        """Deliver what has arrived while the loop was blocked, unless that is just being done."""
+        """Deliver the bytes that arrived while the loop was blocked, unless a delivery is in progress."""
         if self._connection.transport is not None and not self._reading:
             self._connection.transport.receive()
 
     def reconnect(self, breaks: int | None = None) -> bool:
-        """Open a new connection, unless more than that many broke by now: another server may be the primary.
+        """Open a new connection: another server may be the primary.
 
-        Return whether it does.
+        Do nothing if more than ``breaks`` connections broke by now. Return whether a new connection is opened.
         """
         if self._connection.transport is None or breaks not in (None, self.breaks):
             return False
@@ -197,7 +198,7 @@ class Session:
         return True
 
     def make_room(self, _call: Call) -> None:
-        """Shut the connection down from any thread: the server has no room for another one."""
+        """Shut the connection down, from any thread: the server has no room for another connection."""
         if (transport := self._connection.transport) is not None:
             transport.hang_up()
 
@@ -211,7 +212,7 @@ class Session:
         self._outbox.end()
 
     def close_after_loop(self) -> None:
-        """Close the connection of an event loop that is closed."""
+        """Close the connection of a closed event loop."""
         self._connection.close_after_loop()
 
     def abandon(self) -> None:
@@ -225,7 +226,7 @@ class Session:
         return self.exchange.open()
 
     def on_frames(self, frames: deque[Any]) -> None:
-        """Deliver each reply and each message, and send in one write what follows from them at once."""
+        """Deliver each reply and each message, and send the calls that follow from them at once in a single write."""
         self._silence.ticks = 0
         self._reading = True
         exchange, connection = self.exchange, self._connection
@@ -279,13 +280,13 @@ class Session:
             future.set_result(frame)
 
     def refuse(self, request: PendingCall, error: ErrorReply) -> None:
-        """Take the refusal of `ASKING` for the reply to the call. Other calls of the script wait for that reply."""
+        """Take the refusal of `ASKING` for the reply to the call. Other calls of the script wait for this reply."""
         self._hurries = True
         self._scripts.learn(request.call.prefix.digest, error)
         self.deliver(request, error)
 
     def on_batch(self, batch: PendingBatch, frame: Any) -> None:
-        """Deliver the replies to the calls of a batch. Calls that the batch has not served leave alone, without delay."""
+        """Deliver the replies to the calls of a batch. Calls not served by the batch leave alone, without delay."""
         self._hurries = True
         if type(frame) is not ErrorReply:
             for request, reply in zip(batch.calls, replies(batch.call, frame), strict=True):
@@ -312,7 +313,7 @@ class Session:
             self._break(connection_broke(error or "it was closed at the other end"))
 
     def on_message(self, message: Message) -> None:
-        """Hand a grant to its waiter, or another message to the holder."""
+        """Hand a grant to the waiter, or another message to the holder."""
         token, said = message
         if isinstance(said, GrantMessage):
             self.inbox.dispatch(token, said)
@@ -359,7 +360,7 @@ class Session:
             self._loop.call_soon(self._flush)
 
     def _confirm(self, call: Call) -> Confirmation:
-        """Send a confirmation within this step of the loop: the next one may take long."""
+        """Send a confirmation within this step of the loop: the next step may take long."""
         confirmation = Confirmation()
         confirmation.pending = self.send(
             call, on_answer=confirmation.settle, by_source=self._connector.confirms_in_full

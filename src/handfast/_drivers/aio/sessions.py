@@ -18,11 +18,12 @@ __all__ = ["Sessions"]
 
 
 class Sessions:
-    """One for most calls, and from its first use on another one for calls that wait for replicas.
+    """The main session for most calls, and a second session, made at its first use, for calls that wait for replicas.
 
     Made within the running loop.
 
-    ``subscribe`` makes the subscription of each connection of the one, ``subscribe_to_nothing`` those of the other.
+    ``subscribe`` makes the subscription of each connection of the main session, ``subscribe_to_nothing`` those of the
+    second session.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Sessions:
         self.main: Session | Router = self._reach(lambda connector: Session(connector, subscribe, retry_for))
 
     def session_for(self, call: Call) -> Session | Router:
-        """Return the one by which a call travels."""
+        """Return the session for a call."""
         if call.acknowledgement is None:
             return self.main
         if self._acknowledged is None:
@@ -55,17 +56,17 @@ class Sessions:
         return self._acknowledged
 
     def all(self) -> list[Session | Router]:
-        """Return those that there are."""
+        """Return the sessions made so far."""
         return [self.main] if self._acknowledged is None else [self.main, self._acknowledged]
 
     def end(self, error: Exception) -> None:
-        """Close the connections for good. What waits for replies fails with the error."""
+        """Close the connections for good. Calls waiting for replies fail with the error."""
         self._ended = error
         for session in self.all():
             session.end(error)
 
     def _reach(self, make: Callable[[AsyncConnector], Session]) -> Session | Router:
-        """Return the session of the server, or what leads to those of a cluster."""
+        """Return the session of the server, or the router of a cluster."""
         if not self._connector.seeds:
             return make(self._connector)
         from handfast._drivers.aio.lookout import Lookout

@@ -1,11 +1,11 @@
 """Share the answer to a question among the tasks of an event loop.
 
-`ask` is for answers that may be for a single task, such as the right to run. The tasks take turns: the first task waits
-in the server's queue, the others wait here. A task takes the answer of a turn that began after the task came, so no
-answer is older than the call. Of a thousand tasks that want a result, three or four ask the server.
+`ask` is for answers that may be for a single task, such as the right to run. The tasks take turns: the first task
+waits in the server's queue, the others wait here. A task takes only the answer of a turn begun after the task came, so
+no answer is older than the call. Of a thousand tasks wanting a result, three or four ask the server.
 
-`share` is for answers that are good for every task. The first task asks and the others wait here: a thousand tasks that
-wait for a latch are a single waiter on the server.
+`share` is for answers good for every task. The first task asks and the others wait here: a thousand tasks waiting for a
+latch are a single waiter on the server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ caller's own."""
 
 
 class _Turns:
-    """The tasks that ask for one thing."""
+    """The tasks with the same question."""
 
     __slots__ = ("answer", "began_at", "lock", "tasks")
 
@@ -45,7 +45,7 @@ class _Turns:
 
 
 class SharedWaits:
-    """All that the tasks of one event loop ask for in turns."""
+    """All questions that the tasks of one event loop ask in turns."""
 
     def __init__(self) -> None:
         self._turns: dict[Hashable, _Turns] = {}
@@ -62,7 +62,8 @@ class SharedWaits:
     ) -> LeaseState | Found | None:
         """Ask in turn, or return or raise the answer that another task got. A lease is for the caller alone.
 
-        None if its turn has not come by the moment ``until``. Raises what ``before_waiting`` and ``ask`` raise.
+        None if the turn of the caller has not come by the moment ``until``. Raises the exceptions of ``before_waiting``
+        and ``ask``.
         """
         turns = self._turns.setdefault(question, _Turns())
         turns.tasks += 1
@@ -126,7 +127,7 @@ class SharedWaits:
 
 
 async def _answered(others: list[asyncio.Future[Answer | Exception | None]], until: float) -> Answer | Exception | None:
-    """Return the answer that another task gets. None at ``until``, or if the other task ends without an answer."""
+    """Return the answer another task gets. None at ``until``, or if the other task ends without an answer."""
     loop = asyncio.get_running_loop()
     mine: asyncio.Future[Answer | Exception | None] = loop.create_future()
     others.append(mine)

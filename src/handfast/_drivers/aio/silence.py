@@ -1,6 +1,6 @@
-"""Notice a server that says nothing although a reply is due.
+"""Notice a server that is silent although a reply is due.
 
-The time is counted in ticks of the event loop, so that a blocked loop is not taken for a silent server.
+The time is counted in ticks of the event loop, so a blocked loop is not taken for a silent server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ silent."""
 
 
 class SilenceWatch:
-    """Counts ticks while a reply is due. What arrives sets ``ticks`` to 0.
+    """Counts ticks while a reply is due. Any arrival sets ``ticks`` to 0.
 
     Args:
         timeout: The response timeout, in seconds.
@@ -36,7 +36,7 @@ class SilenceWatch:
         self.ticks = 0
 
     def tick(self) -> None:
-        """Count one tick, and the next ones for as long as a reply is due. Called where no ``timer`` runs."""
+        """Count a tick, and the next ticks for as long as a reply is due. Called where no ``timer`` runs."""
         self.timer = None
         if not self._is_due():
             self.ticks = 0

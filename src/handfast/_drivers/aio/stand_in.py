@@ -1,14 +1,14 @@
 """Renew the leases of an event loop that is blocked, from a thread.
 
-Code that does not await keeps its loop from everything else, also from renewing leases. So while any are held, a thread
-looks every TICK_S seconds whether a renewal is overdue. If one is, it asks the loop for a sign of life. As long as
-there is none, the thread renews what is overdue by an event loop of its own, on connections of its own, which are
-closed when the first loop goes on. Where the server has no room for one more connection, the thread ends that of the
-blocked loop, which cannot use it, and takes its place. A loop that does not run at all, since nothing runs it, is not stood in for: what is
-left of its leases would be renewed without end.
+Code that does not await keeps its loop from everything else, also from renewing leases. So while any lease is held, a
+thread looks every TICK_S seconds whether a renewal is overdue. If so, the thread asks the loop for a sign of life.
+While there is none, the thread renews the overdue leases on a second event loop, by separate connections. These are
+closed when the first loop goes on. Where the server has no room for another connection, the thread ends the connection
+of the blocked loop, which cannot use it, and takes its place. A loop which is not running at all gets no stand-in: the
+leases left on it would be renewed without end.
 
-No lease costs more than a look at whether the thread runs. It ends when nothing is held, and the next lease starts
-another one.
+A lease costs no more than a check whether the thread runs. The thread ends when nothing is held, and the next lease
+starts another thread.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SIGN_S = 0.1
 
 
 class StandIn:
-    """Renews what is in the table whenever the running loop, in which this is made, is blocked.
+    """Renews the leases in the table whenever the running loop, in which this is made, is blocked.
 
-    ``session_for`` returns the running loop's own session for a call. ``make_sessions`` is called on the other loop; None
-    if there is to be no thread. ``notify_lost`` is called on this one, with each lease that turns out to be lost.
+    ``session_for`` returns the running loop's own session for a call. ``make_sessions`` is called on the other loop;
+    None if there is to be no thread. ``notify_lost`` is called on the running loop, with each lost lease.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class StandIn:
         self._stopped = True
 
     def abandon(self) -> None:
-        """Drop its connections in a forked child: they are the parent's."""
+        """Drop the thread's connections in a forked child: they are the parent's."""
         for session in () if self._sessions is None else self._sessions.all():
             session.abandon()
 
     def look(self) -> float | None:
-        """Renew what is overdue if the loop is blocked, in the thread.
+        """Renew the overdue leases if the loop is blocked, in the thread.
 
-        Return the seconds until the next look; None if it is over.
+        Return the seconds until the next look; None if there is no next look.
         """
         self.is_awake = True
         overdue_at = self._overdue_at()
@@ -117,7 +117,7 @@ class StandIn:
         return None if self._stopped or self._loop.is_closed() else self._leases.overdue_at(monotonic())
 
     async def _stand_in(self, absence: Absence) -> None:
-        """Renew what is overdue until the loop is back."""
+        """Renew overdue leases until the loop is back."""
         began = monotonic()
         log.loop_blocked(len(self._leases))
         assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
@@ -168,7 +168,7 @@ def _look_on(of: weakref.ref[StandIn]) -> None:
 
 
 class Absence:
-    """A time in which a loop is blocked, and the renewals that are sent meanwhile."""
+    """A time in which a loop is blocked, and the renewals sent meanwhile."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -190,23 +190,23 @@ class Absence:
         self.found_it_full = self.found_it_full or is_full(error)
 
     def make_room(self, session_for: Callable[[Call], Session | Router]) -> None:
-        """End the connections by which the blocked loop would renew what waits for a reply, each once."""
+        """End each connection by which the blocked loop would renew a lease whose renewal has no reply yet, once."""
         for token, (lease, *_) in self.renewals.items():
             if not self.is_over and token not in self._made_room:
                 self._made_room.add(token)
                 session_for(lease.renewal).make_room(lease.renewal)
 
     def end(self) -> None:
-        """Note that the loop is back, in its thread.
+        """Note that the loop is back, in the loop's thread.
 
-        What was not sent by now is not sent any more: it may be released next.
+        A renewal not sent by now is not sent any more: the lease may be released next.
         """
         self.is_over = True
         for *_, sent in list(self.renewals.values()):
             sent.cancel()  # which only marks it: it has no callbacks
 
     def take_answered(self) -> list[tuple[LeaseState, Session | Router, int, Future[Outcome]]]:
-        """Return what has been answered or has failed, and forget it."""
+        """Return the renewals with a reply or an error, and forget them."""
         over = [renewal for renewal in self.renewals.values() if renewal[-1].done()]
         for lease, *_ in over:
             del self.renewals[lease.token]

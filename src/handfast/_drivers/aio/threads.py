@@ -26,9 +26,9 @@ _made: dict[type[Any], type[Any]] = {}
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a new thread, or here if none can be started.
+    """Call a function in a new thread, or here if no thread can be started.
 
-    A caller that is cancelled meanwhile leaves the thread to itself.
+    If the caller is cancelled meanwhile, the thread goes on alone.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -92,7 +92,7 @@ def looking_up_apart(connection_class: type[Any]) -> type[Any]:
 
 
 class _ProvidingApart(CredentialProvider):
-    """A credential provider that is called in a thread, and may be slow."""
+    """A credential provider called in a thread: it may be slow."""
 
     def __init__(self, provider: CredentialProvider) -> None:
         self._provider = provider

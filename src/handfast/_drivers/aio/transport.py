@@ -33,17 +33,17 @@ class FrameHandler(Protocol):
         """Return the reader of a new connection."""
 
     def on_frames(self, frames: deque[Any]) -> None:
-        """Take the frames that have arrived from the left."""
+        """Take the arrived frames from the left."""
 
     def on_writable(self) -> None:
         """Continue to write after back-pressure."""
 
     def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
-        """Note that the connection is gone."""
+        """Note the end of the connection."""
 
 
 class FrameTransport(asyncio.Protocol):
-    """An asyncio transport and the reader of its frames."""
+    """An asyncio transport and the reader of the frames."""
 
     def __init__(self, connector: AsyncConnector, writer: asyncio.StreamWriter, handler: FrameHandler) -> None:
         self._connector = connector
@@ -71,7 +71,7 @@ class FrameTransport(asyncio.Protocol):
         self._transport.write(data)
 
     def receive(self) -> None:
-        """Take what has arrived and the loop has not read yet."""
+        """Take the bytes that have arrived and the loop has not read yet."""
         data = self._connector.read_arrived(self._writer)
         if data:
             self.data_received(data)
@@ -92,7 +92,7 @@ class FrameTransport(asyncio.Protocol):
         self._handler.on_writable()
 
     def close(self) -> None:
-        """Close the connection without waiting for what is still to be written."""
+        """Close the connection without waiting for unwritten bytes."""
         self._transport.abort()
 
     def drop(self) -> None:
@@ -105,7 +105,7 @@ class FrameTransport(asyncio.Protocol):
         hang_up(self._transport.get_extra_info("socket"))
 
     def close_after_loop(self) -> None:
-        """Close the connection of an event loop that is closed. asyncio has no public way that raises no warning."""
+        """Close the connection of a closed event loop. asyncio has no public way without a warning."""
         with contextlib.suppress(RuntimeError):  # abort() schedules a callback on the closed loop
             self._transport.abort()
         connection_lost = getattr(self._transport, "_call_connection_lost", None)

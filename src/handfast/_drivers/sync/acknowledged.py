@@ -1,7 +1,7 @@
-"""The renewals that wait for replicas, which the renewal thread sends on a connection apart.
+"""The renewals that wait for replicas: the renewal thread sends them on a separate connection.
 
-A server that waits for replicas serves nothing else of the connection. So there is one barrier at a time: renewals that
-become due meanwhile leave together, in front of the next one.
+While a server waits for replicas, it serves nothing else of the connection. So there is a single barrier at a time:
+renewals that become due meanwhile leave together, in front of the next barrier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["AcknowledgedRenewals"]
 
 
 class AcknowledgedRenewals:
-    """Sends renewals on its own session, and calls ``settle`` with each lease and the outcome."""
+    """Sends renewals on a session of their own, and calls ``settle`` with each lease and the outcome."""
 
     def __init__(self, link: Reopening, settle: Callable[[LeaseState, Answer | ErrorReply], object]) -> None:
         self.link = link
@@ -49,14 +49,14 @@ class AcknowledgedRenewals:
         return self.link.session
 
     def open(self, within: float, wait: float) -> None:
-        """Open the session if something is due, and wait that many seconds for it. Raises the errors of the network."""
+        """Open the session if a renewal is due, and wait ``wait`` seconds for it. Raises the errors of the network."""
         if not self.session.is_open:
             self.forget()
             if self._due:
                 self.link.open(within, wait)
 
     def send(self, within: float, is_renewed: Callable[[LeaseState], bool]) -> None:
-        """Send what is due and still renewed, unless replies are due. Raises the errors of the network."""
+        """Send the due renewals of leases still renewed, unless replies are due. Raises the errors of the network."""
         if self._sent or not self.session.is_open:
             return
         due, self._due = {lease: call for lease, call in self._due.items() if is_renewed(lease)}, {}
@@ -80,7 +80,7 @@ class AcknowledgedRenewals:
         self._sent, self.silent_at = {}, inf
 
     def close(self) -> None:
-        """Close the connection, and forget what was to come by it. The table has it sent again."""
+        """Close the connection, and forget the expected replies. The table has the renewals sent again."""
         self.link.close()
         self.forget()
         self._due = {}

@@ -1,7 +1,7 @@
-"""Call the lost-callbacks of one client, on a thread of their own.
+"""Call the lost callbacks of a client, on a separate thread.
 
-A callback is a user's code: it may wait for a lock, and it may raise anything. So it runs neither on the thread that
-renews nor in a call that happens to find a loss.
+A callback is a user's code: it may wait for a lock, and it may raise anything. So it runs neither on the renewal thread
+nor in a call that happens to find a loss.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def clean_up(
     name: str,
     apart: Sequence[Callable[[], Steps[Any]]] = (),
 ) -> list[T | None]:
-    """Perform undos: in this thread for UNDO_WAIT seconds, and in the background after that; those ``apart`` at once.
+    """Perform undos: in this thread for UNDO_WAIT seconds, then in the background; those ``apart`` at once.
 
     Return the result of each; None for an undo that goes on. An interrupt leaves all to the background.
     """

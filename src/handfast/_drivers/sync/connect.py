@@ -36,9 +36,9 @@ class SyncConnector(Connector):
         return threading.current_thread()
 
     def meet(self, identity: Any, key: str) -> None:
-        """Take what the server says of itself, and have it prove what that leaves open; ``key`` may be written for it.
+        """Check which server it is. An engine not known to run scripts alone has to prove that it does.
 
-        Raises ServerUnsupported.
+        ``key`` may be written for the proof. Raises ServerUnsupported.
         """
         if (engine := self._to_be_proven(identity)) is not None:
             script, writes = isolation_proof(key)
@@ -61,9 +61,9 @@ class SyncConnector(Connector):
         self.is_known = True
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
-        """Open a connection and complete its handshake.
+        """Open a connection and complete the handshake.
 
-        Errors of the client library pass through, but for what says more in other words: see `hello_refused`.
+        Errors of the client library pass through, or become clearer errors: see `hello_refused`.
         """
         if not hasattr(select, "poll"):
             raise ServerUnsupported(

@@ -1,4 +1,4 @@
-"""Everything that one client has in one process: its connections, its leases and its renewal thread.
+"""Everything that a client has in one process: connections, leases and the renewal thread.
 
 It ends with the client, or with the interpreter. A forked child makes a context of its own.
 """
@@ -100,9 +100,9 @@ class Context:
         return self.pool.closed
 
     def close(self, *, gives_up: bool) -> list[LeaseState]:
-        """Close the sessions, wake the threads that wait, and end the renewal thread.
+        """Close the sessions, wake the waiting threads, and end the renewal thread.
 
-        What is held runs out, or is given up: released, and returned.
+        The held leases run out, or are given up: released, and returned.
         """
         self.pool.close()  # first: threads that wait then leave the queue while the renewal thread still finishes cleanups
         if self._watch is not None:

@@ -1,4 +1,4 @@
-"""Where a client of threads is used: in one process, which has its context."""
+"""Where a client of threads is used: in one process, which has a context of its own."""
 
 from __future__ import annotations
 
@@ -56,19 +56,20 @@ class Contexts(Driver[SyncConnector]):
 
     @staticmethod
     def caller() -> object:
-        """Return the current thread, or a stand-in for a thread that Python did not start."""
+        """Return the current thread, or a stand-in for a thread not started by Python."""
         thread = threading.current_thread()
         return ForeignThread.current() if type(thread) is threading._DummyThread else thread  # noqa: SLF001 -- no public name
 
     @staticmethod
     def is_over(caller: object) -> bool:
-        """Return whether that thread has ended."""
+        """Return whether a thread has ended."""
         return isinstance(caller, threading.Thread | ForeignThread) and not caller.is_alive()
 
     def attempt(self, request: Request) -> Attempt:
         """Start to acquire. The caller must call `undo` on any exception.
 
-        It must be called from the very frame that returns the lease, since an interrupt may arrive at any point before.
+        It must be called from the very frame that returns the lease, since an interrupt may arrive at any point
+        before.
         """
         if self._pid != os.getpid():  # asked here, without a frame for it
             self._in_this_process()
@@ -77,13 +78,13 @@ class Contexts(Driver[SyncConnector]):
         return Attempt(request, hexlify(os.urandom(16)), monotonic(), threading.get_native_id(), self._here)
 
     def open(self) -> None:
-        """Open the client again if it was closed. What it had stays closed, and its leases stay lost."""
+        """Open the client again if it was closed. Former sessions stay closed, and former leases stay lost."""
         self._reopen()
 
     def close(self, *, release: bool | None) -> None:
-        """Close the sessions, wake the threads that wait, and end the renewal thread.
+        """Close the sessions, wake the waiting threads, and end the renewal thread.
 
-        Release what is held, or let it run out.
+        Release the held leases, or let them run out.
         """
         self._in_this_process()
         self._closed = True
@@ -136,9 +137,9 @@ class Contexts(Driver[SyncConnector]):
 
 
 def _close_in(pid: int, context: Context, *, gives_up: bool) -> None:
-    """Close what is of this process.
+    """Close the context of this process.
 
-    A child that was forked without Python's hooks, and has not called since, has nothing of its own.
+    A child that was forked without Python's hooks, and has not called since, has nothing to close.
     """
     if os.getpid() == pid:
         context.close(gives_up=gives_up)

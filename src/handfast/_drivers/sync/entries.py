@@ -1,9 +1,9 @@
-"""Where a thread entered a ``with`` block: what tells whether a call that waits runs inside that block.
+"""Where a thread entered a ``with`` block: it shows whether a waiting call runs inside this block.
 
-The frame that entered the block tells it. If this frame runs in the same thread and has gone on since, only it can leave
-the block, and so not before the call that waits returns. The frame of a generator or coroutine is not among the running
-ones while it is suspended: another thread or task may resume it. A worker's frame that calls ``__enter__`` for others is at the same
-instruction again when it works for the next one. An exit stack's frame has ended.
+The frame that entered the block shows it. If this frame runs in the same thread and has gone on since, only it can
+leave the block, and so not before the waiting call returns. The frame of a generator or coroutine is not among the
+running frames while it is suspended: another thread or task may resume it. If a worker's frame calls ``__enter__`` for
+others, it is at the same instruction again when it works for the next caller. An exit stack's frame has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 class Entry(NamedTuple):
     """The instruction that entered a block, in one frame of a thread.
 
-    It does not refer to the frame, so that it keeps no local variables alive.
+    An entry does not refer to the frame, so it keeps no local variables alive.
     """
 
     frame: int
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, frame: FrameType) -> Entry:
-        """Return the entry that this frame is making."""
+        """Return the entry being made by a frame."""
         return cls(id(frame), frame.f_code, frame.f_lasti, get_ident())
 
     def is_around(self) -> bool:

@@ -1,7 +1,7 @@
-"""Threads that `threading` did not start: those of a C library, for example, that call back into Python.
+"""Threads which `threading` did not start: those of a C library, for example, calling back into Python.
 
-`threading.current_thread` finds such a thread by its ident. The system gives the ident of a thread that has ended to
-another one, which would then be taken for the first, and be given its reentrant locks.
+`threading.current_thread` finds such a thread by the ident. The system gives the ident of an ended thread to another
+thread. This would then be taken for the first, and be given the first thread's reentrant locks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _local = threading.local()
 
 
 class ForeignThread:
-    """Stands for one thread, as long as something refers to it."""
+    """Stands for a thread, as long as something refers to it."""
 
     def __init__(self) -> None:
         self._alive = True
 
     @staticmethod
     def current() -> ForeignThread:
-        """Return what stands for the calling thread."""
+        """Return the stand-in for the calling thread."""
         end: _End | None = getattr(_local, "end", None)
         if end is None:
             end = _local.end = _End(ForeignThread())

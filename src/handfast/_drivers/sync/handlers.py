@@ -1,8 +1,8 @@
-"""Tell what a signal handler has raised from what a socket has.
+"""Tell an exception of a signal handler from an exception of a socket.
 
 A job's time limit is often a handler that raises TimeoutError, which is an OSError: taken for a broken connection, the
-limit would be gone. What tells it is the handler's frame in the traceback: its second argument is the frame that it has
-interrupted.
+limit would be gone. The handler's frame in the traceback shows the difference: the second argument of a handler is the
+interrupted frame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["raise_from_handler"]
 
 
 def raise_from_handler(error: BaseException) -> None:
-    """Raise what a signal handler has raised, if this error is that, or was made of that by the client library."""
+    """Raise the exception of a signal handler, if this error is one, or was made of one by the client library."""
     if _is_from_handler(error):
         raise error
     cause = error.__context__

@@ -1,7 +1,7 @@
-"""Who took a lease, by what the name remembers: of a lease that is gone, and whose holder may have missed the message.
+"""Who took a lease, by the record of the name: for a lost lease whose holder may have missed the message.
 
-A name remembers the last action of an operator. The lease was taken by it if it is later than the grant: a fence is the
-server's time of its grant.
+A name remembers the last action of an operator. This action took the lease if it is later than the grant: a fence is
+the server's time of the grant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTED = 9
 
 
 class Inquiry:
-    """The questions about a lease: one for each of its names. ``outcome`` is the reply to its renewal."""
+    """The questions about a lease, one for each name. ``outcome`` is the reply to the lease's renewal."""
 
     def __init__(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
         self.lease = lease
@@ -40,7 +40,7 @@ class Inquiry:
         return self._parts[0].inspect(1)
 
     def loss(self, outcome: Answer | ErrorReply) -> Loss | None:
-        """Take the reply to it. Return why the lease was taken away; None if that is not known of this name."""
+        """Take the reply to the call. Return why the lease was taken away; None if the name does not know."""
         self._parts.pop(0)
         action = None if isinstance(outcome, ErrorReply) else read_action(outcome.fields[NOTED])
         if action is None or action.what not in LOSSES or action.at_us < self.lease.fence:

@@ -14,7 +14,7 @@ Mailbox = SimpleQueue
 
 
 class Job:
-    """A function that runs in a thread. It gets the job as its first argument. The thread keeps no program from its end."""
+    """A function running in a thread, with the job as its first argument. The thread keeps no program from ending."""
 
     __slots__ = ("_thread", "stopped")
 

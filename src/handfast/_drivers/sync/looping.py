@@ -18,7 +18,7 @@ class Loop(BaseLoop):
     """A loop of the calling thread."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call the user's function. The loop then knows its errors from those of the server."""
+        """Call the user's function. The loop can then tell the function's errors from the server's."""
         self._begin()
         try:
             result = function(*args)

@@ -13,7 +13,7 @@ __all__ = ["SyncNullDriver"]
 
 
 class SyncNullDriver(NullDriver):
-    """What a client has behind its API that coordinates nothing."""
+    """The driver behind the sync API of a client that coordinates nothing."""
 
     @staticmethod
     def _later(seconds: float, function: Callable[[], object]) -> Any:

@@ -1,4 +1,4 @@
-"""Ask for each thread by itself: one that waits has a connection of its own, and wakes up by itself.
+"""Ask for each thread separately: a waiting thread has its own connection, and wakes up by itself.
 
 In asyncio, tasks with the same question share an answer, see ``aio/shared_waits.py``.
 """
@@ -22,10 +22,10 @@ class OwnWaits:
     def ask(
         _question: Hashable, _came_at: float, _until: float, _before_waiting: Callable[[], object], ask: Callable[[], T]
     ) -> T:
-        """Ask for what is for one caller alone."""
+        """Ask a question whose answer is for one caller alone."""
         return ask()
 
     @staticmethod
     def share(_question: Hashable, _came_at: float, until: float, ask: Callable[[float], Answer]) -> Answer:
-        """Ask for what is good for all."""
+        """Ask a question whose answer is good for all."""
         return ask(until)

@@ -1,4 +1,4 @@
-"""Perform a protocol for a thread: send its calls, wait for its messages, and try again what may pass."""
+"""Perform a protocol for a thread: send its calls, wait for messages, and try again after transient failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def loop_runs() -> bool:
-    """Return whether an event loop runs in this thread, which a call that waits would block."""
+    """Return whether an event loop runs in this thread: a waiting call would block it."""
     events: Any = sys.modules.get("asyncio.events")
     return events is not None and events._get_running_loop() is not None  # noqa: SLF001 -- documented; the public one raises
 
@@ -45,11 +45,11 @@ def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
     retry_for: float | None = None,
     attempt: BaseAttempt | None = None,
 ) -> T:
-    """Perform a protocol on a session of the pool, until that moment at most, and return its result.
+    """Perform a protocol on a session of the pool, until the moment ``until`` at most, and return the result.
 
-    With None it has the time that the server has for a reply.
+    With None the protocol has the response timeout.
 
-    An attempt learns of a call that was not sent, since the session for it was refused, and of one without a reply.
+    An attempt learns of a call that was not sent, since the session for it was refused, and of a call without a reply.
     """
     retry_for = context.retry_for if retry_for is None else retry_for
     pool = context.pool
@@ -117,7 +117,7 @@ def _call_again(
     failure: ErrorReply | Exception,
     retry: Retry,
 ) -> Answer:
-    """Send a call again after a failure that may pass. Raise one that does not."""
+    """Send a call again after a transient failure. Raise other failures."""
     while True:
         if isinstance(failure, Exception):
             reached, silent = connector.reached, isinstance(failure, RedisTimeoutError)
@@ -143,7 +143,7 @@ def _call_again(
 
 
 def _ensure_open(context: Context, session: Session | RoutedSession, name: str) -> None:
-    """Open the session, with retries: the call that comes next is sent only once."""
+    """Open the session, with retries: the next call is sent only once."""
     if session.is_open:
         with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
             session.listen()  # a connection that ended while it was idle is found out only now, and closed

@@ -1,8 +1,8 @@
 """The sessions of one client, reused.
 
 A waiting thread keeps its session until it gets its lease. When so many threads wait or call that no session is left,
-the others get a seat at a connection that they share. So there is always one for the thread that releases what they all
-wait for.
+the others get a seat at a shared connection. So a connection is always left for the thread that releases the lease
+they all wait for.
 
 Every step here is a single atomic operation of a list or a dictionary, and may be interrupted before and after it.
 """
@@ -41,7 +41,10 @@ again."""
 
 
 class Pool(Generic[S]):
-    """Lends the sessions that ``make`` makes, ``most`` of them at a time, and seats at the connections of ``shared`` beyond that."""
+    """Lends the sessions made by ``make``.
+
+    It lends at most ``most`` sessions at a time, and beyond these, seats at the connections of ``shared``.
+    """
 
     def __init__(self, make: Callable[[], S], most: int, make_seat: Callable[[], S], shared: SharedConnections) -> None:
         self._make = make
@@ -55,7 +58,7 @@ class Pool(Generic[S]):
         self.closed = False
 
     def take(self) -> S:
-        """Lend an idle session, or a new one that is not open yet, or a seat."""
+        """Lend an idle session, or a new session which is not open yet, or a seat."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -68,9 +71,9 @@ class Pool(Generic[S]):
         return session
 
     def take_open(self) -> S | None:
-        """Lend an idle session that is open, if there is one.
+        """Lend an idle open session, if there is one.
 
-        Those that are closed are dropped: `take` makes new ones.
+        Closed sessions are dropped: `take` makes new sessions.
         """
         try:
             while not (session := self._idle.pop()).is_open:
@@ -94,7 +97,7 @@ class Pool(Generic[S]):
     def receive(self, lease: LeaseState, pauses: Iterable[float] = LENT_PAUSES_S) -> None:
         """Take the reply to a lease's confirmation if it has arrived.
 
-        Look again after these pauses if its session is lent.
+        Look again after these pauses if the session of the confirmation is lent.
         """
         for pause in pauses:
             if (confirmation := lease.confirmation) is None:
@@ -112,7 +115,7 @@ class Pool(Generic[S]):
             break
 
     def close(self) -> None:
-        """Close the idle sessions now, and the others when they come back. Threads that wait are woken."""
+        """Close the idle sessions now, and the others when they come back. Waiting threads are woken."""
         self.closed = True
         self._close_idle()
         for session in self._sessions():
@@ -136,7 +139,7 @@ class Pool(Generic[S]):
         return [session for reference in references if (session := reference()) is not None]
 
     def _close_unused(self) -> None:
-        """Close those that have been idle for too long: the first ones, since the last are lent first."""
+        """Close the sessions idle for too long: the first ones in the list, since the last are lent first."""
         with contextlib.suppress(IndexError, ValueError):  # another thread was faster
             while len(self._idle) > KEPT and (longest := self._idle[0]).idle_since < monotonic() - IDLE_S:
                 self._idle.remove(longest)

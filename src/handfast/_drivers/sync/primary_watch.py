@@ -35,14 +35,14 @@ class PrimaryWatch:
     def start(self) -> None:
         """Start the thread unless it runs, from any thread.
 
-        Of several that are started at once all but one end at once.
+        Of several threads started at once, only the first goes on.
         """
         if not self._running.locked() and not self._stopping:
             with contextlib.suppress(RuntimeError):  # the interpreter is ending
                 threading.Thread(target=self._run, name="handfast-primary-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """End the thread and its connection."""
+        """End the thread and the connection."""
         self._stopping = True
         self._waker.wake()
         self._run()  # does what the thread does at its end, if there is none
@@ -108,7 +108,7 @@ class PrimaryWatch:
                 is_due = True
 
     def _wait(self, seconds: float, sock: socket.socket | None = None) -> bool:
-        """Wait that long, unless the watch is stopped. Return whether there is something to read."""
+        """Wait ``seconds``, unless the watch is stopped. Return whether there is something to read."""
         poll = select.poll()
         if sock is not None:
             if getattr(sock, "pending", int)():  # decrypted already

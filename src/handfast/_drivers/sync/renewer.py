@@ -1,19 +1,20 @@
-"""One thread that renews the leases of one client, and notifies their holders when they are lost.
+"""One thread that renews the leases of one client, and notifies the holders of lost leases.
 
-It waits on a self-pipe and on its own session, which is subscribed to the client's control channel: the server
-publishes there when an operator revokes a lease. To add a lease costs no system call: the thread looks at the table
-every TICK_S seconds while any lease is held, and is woken only for a lease that is due sooner. The connection is opened
-on the first tick that finds a live lease, so programs that hold locks for milliseconds never open it. Who took a lease
-until then was published to no one, so of a lease that is gone the name is asked for it.
+The thread waits on a self-pipe and on a session subscribed to the client's control channel: the server publishes there
+when an operator revokes a lease. To add a lease costs no system call. The thread looks at the table every TICK_S
+seconds while any lease is held, and is woken only for a lease due sooner. The connection is opened on the first tick
+with a live lease, so programs that hold locks for milliseconds never open it. No message published before then reaches
+the client. So for a lease that is gone, the thread asks the server who took it, see `inquiry`.
 
-No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends
-it while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is
-reentrant, and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
+No renewal is sent for a token after its release has returned (invariant 10). The thread holds ``_gate`` while it
+collects the renewals that are due and sends them. A release first removes its lease from the table and then passes the
+gate. The gate is reentrant, and nothing else is waited for: a signal handler may acquire and release in the middle of
+any of these steps.
 
-The thread waits for no reply: it takes those that have arrived, in the order of the calls, beside everything else. So a
-slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. While no connection
-can be opened, because the server has no more to give or to look up its name takes long, renewals go through an idle
-session of the client's pool.
+The thread waits for no reply: it takes the replies that have arrived, in the order of the calls, beside everything
+else. So neither a slow reply, nor a lease that ends before the reply arrives, keeps another lease from being renewed.
+While no connection can be opened, because the server has no more to give or to look up the host name takes long,
+renewals go through an idle session of the client's pool.
 
 The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies,
 and for UNDO_WAIT seconds after the client is closed.
@@ -68,20 +69,20 @@ read."""
 
 
 class Lender(Protocol):
-    """What the renewal thread needs of the client's pool."""
+    """The part of the client's pool that the renewal thread needs."""
 
     def receive(self, lease: LeaseState, pauses: Iterable[float]) -> None:
         """Take the reply to a lease's confirmation if it has arrived."""
 
     def take_open(self) -> Session | None:
-        """Lend an idle session that is open, if there is one."""
+        """Lend an idle open session, if there is one."""
 
     def give(self, session: Session) -> None:
         """Take it back."""
 
 
 class Renewer(LossNotifier):
-    """Renews what is in the table. ``make_session`` makes the session that listens to the control channel."""
+    """Renews the leases in the table. ``make_session`` makes the session that listens to the control channel."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class Renewer(LossNotifier):
                 pass
 
     def take(self, token: bytes, told: Told) -> None:
-        """Take what the server tells a holder. What arrives before its lease is added is kept for `add`."""
+        """Take a message for a holder. A message that arrives before the lease is added is kept for `add`."""
         # Note it before reading the table; add() writes the table before it takes the note. One of the two always sees the
         # other, and only the one that takes the note tells the holder.
         if len(self._early) >= MAX_EARLY:
@@ -172,15 +173,15 @@ class Renewer(LossNotifier):
             self._cleanups.remove(cleanup)
 
     def work(self) -> list[LeaseState | Cleanup]:
-        """Return all that is renewed or undone here."""
+        """Return all leases renewed here and all undos performed here."""
         return [*self._leases.all(), *self._cleanups]
 
     def stop(self, *, gives_up: bool = False) -> list[LeaseState]:
-        """End the thread and its session. The leases run out, or are given up: released, and returned."""
+        """End the thread and close the session. The leases run out, or are given up: released, and returned."""
         return self.wait_for_end(self.begin_to_stop(gives_up=gives_up))
 
     def begin_to_stop(self, *, gives_up: bool = False) -> dict[LeaseState, Cleanup]:
-        """Have the thread end. Return the leases that are given up, each with its release."""
+        """Have the thread end. Return the leases to be given up, each with the release."""
         leases = self._leases.give_up(monotonic()) if gives_up else []
         give_up_at = monotonic() + CLEANUP_FOR
         releases = {lease: Cleanup(release(lease, by_holder=False), give_up_at) for lease in leases}
@@ -215,7 +216,7 @@ class Renewer(LossNotifier):
         self._waker.close()
 
     def _wake(self) -> None:
-        """Wake the thread. Start one if there is none; of several that are started at once all but one end at once."""
+        """Wake the thread, or start it if there is none. Of several threads started at once, only the first goes on."""
         if self._running.locked() or self._stopping:
             self._waker.wake()
         else:
@@ -253,7 +254,7 @@ class Renewer(LossNotifier):
                 self._running.release()
 
     def _tell_ends(self) -> None:
-        """Tell of leases that outlive their client, as they end: nothing renews them any more."""
+        """Notify the holders of leases that outlive the client, as they end: nothing renews them any more."""
         while self._leases:
             time.sleep(TICK_S)
             for lease in self._leases.remove_expired(monotonic()):
@@ -285,7 +286,7 @@ class Renewer(LossNotifier):
             self._try(acknowledged.listen)
 
     def _sessions(self) -> list[Session]:
-        """Return the sessions that are open."""
+        """Return the open sessions."""
         return [session for session in (self._session, self._acknowledged.session) if session.is_open]
 
     def _tick(self) -> None:
@@ -322,7 +323,7 @@ class Renewer(LossNotifier):
         self._drop_finished_cleanups()
 
     def _receive_confirmations(self) -> None:
-        """Take the replies that have arrived: a lease that is confirmed is not renewed early, and not lost with its session."""
+        """Take the replies to confirmations: a confirmed lease is not renewed early, and not lost with its session."""
         for lease in self._leases.all():
             self._pool.receive(lease, pauses=(0.0,))
 
@@ -354,7 +355,7 @@ class Renewer(LossNotifier):
                 self._send(session, [(lease, lease.renewal) for lease in due], self.on_renewal, sources=sources)
 
     def _renew_acknowledged(self) -> None:
-        """Send the renewals that wait for replicas. What fails is due again soon."""
+        """Send the renewals that wait for replicas. A renewal that fails is due again soon."""
         acknowledged = self._acknowledged
         if monotonic() >= acknowledged.silent_at:
             acknowledged.close()
@@ -366,7 +367,7 @@ class Renewer(LossNotifier):
             self._try(partial(acknowledged.send, self._patience(), lambda lease: lease.token in self._leases))
 
     def _renew_through_pool(self) -> None:
-        """Renew what is due though no session could be opened, and wait for the replies."""
+        """Renew the leases that are due though no session could be opened, and wait for the replies."""
         next_due = self._leases.next_due()
         if next_due is None or next_due > monotonic():
             return
@@ -404,7 +405,7 @@ class Renewer(LossNotifier):
             self._acknowledged.close()
 
     def _asks_why(self, lease: LeaseState, outcome: Answer | ErrorReply) -> bool:
-        """Ask who took a lease that the server no longer has. Return whether that was asked: the answer settles it."""
+        """Ask who took a lease the server no longer has. Return whether it was asked: the reply then settles it."""
         is_gone = isinstance(outcome, Answer) and outcome.fields[0] != b"renewed"
         if not is_gone or not self._session.is_open or self._leases.get(lease.token) is not lease:
             return False
@@ -415,7 +416,7 @@ class Renewer(LossNotifier):
         self._send(self._session, [(inquiry, inquiry.call)], self._on_inquiry, sources=sources)
 
     def _on_inquiry(self, inquiry: Inquiry, outcome: Answer | ErrorReply) -> None:
-        """Take an answer. A lease that ended in the meantime has its reason."""
+        """Take the reply to an inquiry. A lease that ended in the meantime has a reason already."""
         lease = inquiry.lease
         if isinstance(outcome, ErrorReply) and is_noscript(outcome):
             self._send_inquiry(inquiry, sources=True)
@@ -449,7 +450,7 @@ class Renewer(LossNotifier):
             self._cleanups.remove(cleanup)  # in place: another thread may be adding one
 
     def _finish_cleanups(self) -> None:
-        """Try the cleanups that are left for UNDO_WAIT seconds more; after this nothing does."""
+        """Try the remaining cleanups for UNDO_WAIT seconds more; after this they are given up."""
         until = monotonic() + UNDO_WAIT
         while self._cleanups and monotonic() < until:
             if not self._session.is_open:
@@ -475,7 +476,7 @@ class Renewer(LossNotifier):
         self._unanswered |= {one: (called, settle) for (one, _), called in zip(calls, sent, strict=True)}
 
     def _listen(self, session: Session, seconds: float = 0) -> None:
-        """Take the messages and replies that arrive within that many seconds: those that arrive first, and at once."""
+        """Take the messages and replies that arrive first within ``seconds``, without waiting for more."""
         session.listen(seconds)
         for one, (called, settle) in [*self._unanswered.items()]:
             if called.outcome is None:
@@ -495,15 +496,15 @@ class Renewer(LossNotifier):
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _spare_time(self) -> float:
-        """Seconds to wait for a connection, or for another one after it, before leases are renewed through the pool.
+        """Seconds to wait for a connection, or after it for the next, before leases are renewed through the pool.
 
-        A tick at most, and a part of what the first lease to end has left.
+        A tick at most, and at most a fraction of the time left to the first lease to end.
         """
         now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
         return max(0.0, min(TICK_S, (min(ends, default=inf) - now) / RENEWALS_PER_TTL))
 
     def _try(self, action: Callable[[], object]) -> Exception | None:
-        """Do what the network may prevent, or a missing right, and return its error; the table knows when to try again."""
+        """Perform an action, and return a network or permission error of it. The table knows when to try again."""
         try:
             action()
         except (RedisError, HandfastError) as error:

@@ -1,7 +1,7 @@
 """Renewal in a cluster: a renewal thread for each primary that has leases of the client.
 
-So a primary that does not answer keeps no lease of another one from being renewed. A lease whose slot has moved goes
-over to the thread of the new primary, and so does a cleanup.
+So a primary that does not answer keeps no lease of another primary from being renewed. A lease whose slot has moved
+goes over to the thread of the new primary, and so does a cleanup.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ changes hands."""
 class NodeTable(LeaseTable):
     """The leases of one primary.
 
-    Those that are not in the client's table any more, or not here, are not renewed here.
+    Leases no longer in the client's table, or not in this table, are not renewed here.
     """
 
     __slots__ = ("_whole",)
@@ -67,7 +67,7 @@ class NodeTable(LeaseTable):
 
 
 class Replies:
-    """What a renewal thread needs of the pool: the replies, and not the sessions, which lead to all primaries."""
+    """The part of the pool needed by a renewal thread: the replies, not the sessions, which lead to all primaries."""
 
     def __init__(self, pool: Pool[RoutedSession]) -> None:
         self.receive = pool.receive
@@ -80,7 +80,7 @@ class Replies:
 
 
 class Renewers:
-    """Does what a `Renewer` does. ``make_session`` makes the session of a node that listens to the control channel."""
+    """Stands in for a `Renewer`. ``make_session`` makes the session of a node that listens to the control channel."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class Renewers:
             renewer.remove(lease)
 
     def lose(self, lease: LeaseState, loss: Loss) -> None:
-        """Note that a lease is lost."""
+        """Note the loss of a lease."""
         self._at(self._node_of(lease.renewal)).lose(lease, loss)
         self._leases.pop(lease.token, None)
 
     def clean_up(self, steps: Steps[object]) -> None:
-        """Perform an undo as soon as its server can be reached."""
+        """Perform an undo as soon as the server of its call can be reached."""
         cleanup = Cleanup(steps, monotonic() + CLEANUP_FOR)
         if cleanup.call is not None:
             self._give(cleanup, self._node_of(cleanup.call))
@@ -133,7 +133,7 @@ class Renewers:
             renewer.abandon()
 
     def _node_of(self, call: Call) -> Node:
-        """Return the primary that a call goes to, as far as is known."""
+        """Return the primary of a call, as far as is known."""
         return self._routes.likely_node(slot_of_call(call))
 
     def _give(self, one: LeaseState | Cleanup, node: Node) -> None:
@@ -171,7 +171,7 @@ class Renewers:
         return found
 
     def _end_former(self, new: Node) -> None:
-        """End the threads that have nothing left to do, of nodes that are no primaries any more."""
+        """End the threads of former primaries that have nothing left to do."""
         for node in self._renewers.keys() - {new, *self._routes.primaries()}:
             former = self._renewers.get(node)
             if former is None or former.work() or self._renewers.pop(node, None) is None:
@@ -195,7 +195,7 @@ class Renewers:
         return True
 
     def _on_failure(self, node: Node) -> None:
-        """Look whether there are other primaries for what this one had."""
+        """Look whether there are other primaries for the leases and cleanups of this node."""
         self._routes.doubt()
         with contextlib.suppress(RedisError, HandfastError):
             for one in self._at(node).work():
@@ -222,7 +222,7 @@ class Renewers:
         self._give(one, target)
 
     def _try_once(self, node: Node, one: LeaseState | Cleanup) -> None:
-        """Send a call to where its slot is only about to be, or is while the threads end."""
+        """Send a call, once, to the node which is only about to get the slot, or has it while the threads end."""
         renewer, session = self._at(node), self._pool.take()
         within = min(self._routes.response_timeout, UNDO_WAIT)  # nothing else is renewed meanwhile
         try:

@@ -1,6 +1,6 @@
-"""A session that is opened on a thread of its own, so that the thread that needs it may do something else.
+"""A session which is opened on a separate thread: the thread using it may do something else meanwhile.
 
-To look up a name, to ask a credential provider for a password, or to find a Sentinel that answers may take any time.
+To look up a name, to ask a credential provider for a password, or to find a Sentinel with an answer may take any time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Reopening"]
 
 
 class Opening:
-    """One try to open a session. ``when_over`` is called on its thread if it was asked for before."""
+    """A try to open a session. ``when_over`` is called on the opening thread if `take` has come too early."""
 
     def __init__(self, session: Session, within: float, when_over: Callable[[], object]) -> None:
         self.session = session
@@ -33,9 +33,9 @@ class Opening:
             self._run()
 
     def take(self, wait: float) -> Session | None:
-        """Return the session, or None if it is not open after that many seconds.
+        """Return the session, or None if it is not open after ``wait`` seconds.
 
-        Raises the error that it failed with.
+        Raises the error with which the opening failed.
         """
         if not self._over.wait(wait):
             # `_run` notes that it is over before it looks whether it is late. One of the two always sees the other.
@@ -66,7 +66,7 @@ class Opening:
 
 
 class Reopening:
-    """A session, and another one after each break. One thread uses it; ``when_over`` is called on any."""
+    """A session, and another after each break. A single thread uses it; ``when_over`` is called on any thread."""
 
     def __init__(self, make: Callable[[], Session], when_over: Callable[[], object]) -> None:
         self._make = make
@@ -97,14 +97,14 @@ class Reopening:
         return True
 
     def close(self) -> None:
-        """Close the session, and give up the one that is being opened."""
+        """Close the session, and give up the session being opened."""
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.abandon()
         self.session.close()
 
     def hang_up(self) -> None:
-        """End the connection, from another thread. The thread that uses it then finds it broken."""
+        """End the connection, from another thread. The thread using it then finds it broken."""
         opening = self._opening
         for session in (self.session, *([] if opening is None else [opening.session])):
             session.hang_up()

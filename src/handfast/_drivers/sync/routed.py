@@ -1,8 +1,8 @@
-"""The sessions of one thread at a time in a cluster: one for each primary that it needs.
+"""The sessions of one thread at a time in a cluster: a session for each primary in use.
 
-A routed session stands where a single server has its `Session`. It sends each call to the primary of its slot, and
-where that one knows better, to the one that it names, so callers never see a redirection. Its thread waits where the
-last call went.
+A routed session stands where a single server has its `Session`. It sends each call to the primary of the call's slot.
+If that node names another node for the slot, the call goes there, so callers never see a redirection. The thread waits
+where the last call went.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST = 8
 
 
 class RoutedSession:
-    """Does what a `Session` does.
+    """Stands in for a `Session`.
 
     ``make`` makes the session of a node, or a seat at the connection that threads share there.
     """
@@ -58,16 +58,16 @@ class RoutedSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the one that was used last is."""
+        """Whether the session used last is open."""
         return self._current is not None and self._current.is_open
 
     def aim(self, call: Call) -> None:
-        """Make that session the current one to which a call will go, as far as is known."""
+        """Make the likely session for a call the current session."""
         self._slot = slot_of_call(call)
         self._current = self._session_at(self._routes.likely_node(self._slot))
 
     def call(self, call: Call, within: float) -> Answer | ErrorReply:
-        """Run a script at the primary of its slot, and wait that many seconds for its reply.
+        """Run a script at the primary of the call's slot, and wait ``within`` seconds for the reply.
 
         An error reply is returned, an error of the network raised.
         """
@@ -115,7 +115,7 @@ class RoutedSession:
         return waking
 
     def listen(self, seconds: float = 0) -> None:
-        """Take the replies to confirmations that have arrived."""
+        """Take the arrived replies to confirmations."""
         for session in list(self._sessions.values()):
             if session.is_open:
                 session.listen(seconds)
@@ -137,7 +137,7 @@ class RoutedSession:
             session.close()
 
     def _close_former(self) -> None:
-        """Close the sessions of nodes that are no primaries any more."""
+        """Close the sessions of nodes that are no longer primaries."""
         self._learned = self._routes.learned
         for node in self._sessions.keys() - self._routes.primaries():
             self._sessions.pop(node).close()

@@ -1,4 +1,4 @@
-"""The way to the primary of each slot of a cluster, for all threads of one client."""
+"""The way to the primary of each slot of a cluster, for all threads of a client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAUSE_S = 0.05
 class Routes:
     """Keeps the chart of the cluster.
 
-    Threads may ask the nodes at the same time: each learns what is true, and the last one wins.
+    Threads may ask the nodes at the same time: each learns the truth, and the last answer wins.
     """
 
     def __init__(self, connector: SyncConnector) -> None:
@@ -50,7 +50,7 @@ class Routes:
     def node_of(self, slot: int | None, within: float) -> Node | None:
         """Return the primary of a slot, or any node for None.
 
-        It may take that many seconds to find out; None if no primary has it.
+        It may take ``within`` seconds to find out; None if no primary has the slot.
 
         Raises the errors of the network if no node tells.
         """
@@ -65,18 +65,18 @@ class Routes:
     def follow(self, redirection: Redirection, asked: Node) -> Node | None:
         """Take a redirection, and return where it leads; None if it does not say.
 
-        One that holds is seldom the only one: have the nodes asked again.
+        A lasting redirection seldom comes alone: have the nodes asked again.
         """
         if not redirection.for_once:
             self.doubt()
         return self._chart.follow(redirection, asked)
 
     def doubt(self) -> None:
-        """Have the nodes asked again: a primary could not be reached, or does not serve its slots."""
+        """Have the nodes asked again: a primary could not be reached, or does not serve a slot."""
         self._is_doubtful = True
 
     def primaries(self) -> list[Node]:
-        """Return the primaries that have slots, as far as is known. No I/O."""
+        """Return the primaries with slots, as far as is known. No I/O."""
         return self._chart.primaries()
 
     def _learn(self, within: float) -> None:
@@ -106,7 +106,7 @@ class Routes:
 
 
 def _ask(connector: SyncConnector, timeout: float) -> Any:
-    """Ask a node for the shares, on a connection of its own. Errors of the client library pass through."""
+    """Ask a node for the shares, on a separate connection. Errors of the client library pass through."""
     connection: Any = connector.connect(timeout)
     try:
         connection.send_packed_command([SHARES.prefix.evalsha + SHARES.packed])

@@ -1,9 +1,9 @@
 """A session: the calls and the waits of one thread at a time on one connection.
 
-After an exception it is closed and not reused: a reply may still be on its way.
+After an exception it is closed and not reused: a reply may still be on the way.
 
-The confirmation of a grant is sent without waiting for its reply. The session may change hands before that comes.
-Replies come in order, so the next reader takes it before the reply that it waits for itself.
+The confirmation of a grant is sent without waiting for the reply. The session may change hands before this reply comes.
+Replies come in order, so the next reader takes it before the reply to a call of the reader's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Session"]
 
 
 class Session(Transport):
-    """One connection at a time, and its inbox."""
+    """One connection at a time, and the inbox."""
 
     is_seat: ClassVar[bool] = False
     """Whether it is lent only once."""
@@ -49,7 +49,7 @@ class Session(Transport):
         """When its thread gave it back, if none uses it."""
 
     def open(self, within: float | None = None) -> None:
-        """Connect and subscribe, each step within that many seconds."""
+        """Connect and subscribe, each step within ``within`` seconds."""
         self._grants.clear()
         super().open(within)
         self.take_frames()
@@ -60,10 +60,10 @@ class Session(Transport):
         self.exchange.broken()
 
     def aim(self, call: Call) -> None:
-        """Do nothing: there is one server for all calls."""
+        """Do nothing: all calls go to the same server."""
 
     def call(self, call: Call, within: float) -> Answer | ErrorReply:
-        """Run a script and wait that many seconds for its reply, opening the session first if need be.
+        """Run a script and wait ``within`` seconds for the reply, opening the session first if need be.
 
         An error reply is returned, an error of the network raised.
         """
@@ -91,13 +91,13 @@ class Session(Transport):
         return make_answer((sent_at, reply, False, 0))
 
     def call_asking(self, call: Call, within: float) -> Answer | ErrorReply:
-        """Do what `call` does for a slot of a cluster that the server is only about to get."""
+        """Do the same as `call` for a slot of a cluster that the server is only about to get."""
         if self._connection is None:
             self.open(within)
         return self._call_apart(call, within, asking=True)
 
     def send(self, calls: list[Call], *, sources: bool, within: float, together: bool = False) -> list[Called]:
-        """Send several calls in one write, within that many seconds. `listen` takes their replies.
+        """Send several calls in one write, within ``within`` seconds. `listen` takes their replies.
 
         ``together``: they wait for replicas, all at once.
         """
@@ -138,7 +138,7 @@ class Session(Transport):
         return Waking(monotonic(), None)
 
     def use_shard(self, slot: int) -> None:
-        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        """Have messages for the waiters of a slot come to a sharded inbox, as soon as the server has the inbox."""
         if self._connection is None:
             return
         try:
@@ -154,7 +154,7 @@ class Session(Transport):
     def end_waits(self) -> None:
         """Make `park` return at once, now and later, from another thread.
 
-        This ends the connection of one that waits.
+        This ends the connection of a waiting session.
         """
         # Note this before looking for a wait; park() does it the other way round. One of the two always sees the other.
         self._may_park = False
@@ -162,7 +162,7 @@ class Session(Transport):
             self.hang_up()
 
     def listen(self, seconds: float = 0) -> None:
-        """Wait that long for bytes, and take what has arrived."""
+        """Wait ``seconds`` for bytes, and take the arrived replies and messages."""
         with self.closing_on_error():
             self.receive(seconds)
             self.take_frames()

@@ -1,11 +1,11 @@
-"""One connection for all threads of a client that find no session of their own free.
+"""One connection for all threads of a client that find no free session.
 
-A thread of its own writes and reads it. Callers hand it what is to be sent and sleep until it wakes them. So a thousand
-threads that wait cost one connection, an interrupt of a caller disturbs none of the others, and no caller ever waits
-for a lock that another caller may hold: a signal handler may call at any moment, also while its thread is in the middle
-of a call.
+A separate thread writes and reads it. Callers hand their calls to this thread and sleep until it wakes them. So a
+thousand waiting threads cost one connection, an interrupt of a caller disturbs none of the others, and no caller ever
+waits for a lock that another caller may hold: a signal handler may call at any moment, also while its thread is in the
+middle of a call.
 
-`Seat` is what a caller has of it. It stands where a `Session` stands.
+`Seat` is a caller's part of the connection. It stands where a `Session` stands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LINGER_S = 0.1
 
 
 class _Mail:
-    """What has come for one waiter since the last reply to it."""
+    """The messages for a waiter since the last reply to it."""
 
     __slots__ = ("__weakref__", "confirm", "confirmation", "is_parked", "message", "missed", "slot", "wake_up")
 
@@ -53,7 +53,7 @@ class _Mail:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what came before the reply that was just read."""
+        """Forget messages from before the latest reply."""
         self.message: GrantMessage | None = None
         self.confirmation: Confirmation | None = None
         self.missed = False
@@ -61,7 +61,7 @@ class _Mail:
 
 
 class _WakeUp:
-    """Wakes one thread, at any moment and from any thread."""
+    """Wakes a thread, at any moment and from any thread."""
 
     __slots__ = ("_lock",)
 
@@ -74,12 +74,12 @@ class _WakeUp:
             self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for it. Return False if it does not come in that time."""
+        """Wait for the wake-up. Return False if it does not come within ``seconds``."""
         return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
 
 class _Asked:
-    """A call on its way, and its outcome."""
+    """A call in progress, and the outcome."""
 
     __slots__ = ("asking", "by_source", "call", "is_abandoned", "mail", "outcome", "sent_at", "wake_up")
 
@@ -102,7 +102,7 @@ class _Asked:
 
 
 class _SharedConnection(Transport):
-    """The connection and its thread, which begins with the first call."""
+    """The connection and the thread that serves it. The thread begins with the first call."""
 
     def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
         super().__init__(connector, subscribe)
@@ -124,14 +124,14 @@ class _SharedConnection(Transport):
         self.wake()
 
     def wake(self) -> None:
-        """Wake the thread. Start one if there is none; of several that are started at once all but one end at once."""
+        """Wake the thread, or start it if there is none. Of several threads started at once, only the first goes on."""
         if self._running.locked():
             self._waker.wake()
         else:
             threading.Thread(target=self._run, name="handfast-connection", daemon=True).start()
 
     def patient(self, park: Park) -> Park:
-        """Return what to wait for: for less long where no message comes through."""
+        """Return the park with a shorter wait where no message comes through."""
         return park if self._connector.heard else self._connector.unheard(park)
 
     def end(self) -> None:
@@ -209,7 +209,7 @@ class _SharedConnection(Transport):
             self._deliver(mail)
 
     def _use_shard(self, slot: int | None) -> None:
-        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        """Have messages for the waiters of a slot come to a sharded inbox, as soon as the server has the inbox."""
         if slot is not None and self.is_open:
             self._write(self.exchange.subscribe(slot))
 
@@ -329,7 +329,10 @@ class SharedConnections:
 
 
 class Seat:
-    """A caller's part of a shared connection; for calls that wait for replicas, and so hold up a connection, a session of its own."""
+    """A caller's part of a shared connection.
+
+    Calls that wait for replicas would hold this connection up: they go through a session of the caller's own.
+    """
 
     is_seat: ClassVar[bool] = True
     """Whether it is lent only once."""
@@ -349,10 +352,10 @@ class Seat:
         return self._shared.is_open
 
     def aim(self, call: Call) -> None:
-        """Do nothing: there is one server for all calls."""
+        """Do nothing: all calls go to the same server."""
 
     def call(self, call: Call, within: float, *, asking: bool = False) -> Answer | ErrorReply:
-        """Run a script and wait that many seconds for its reply.
+        """Run a script and wait ``within`` seconds for the reply.
 
         An error reply is returned, an error of the network raised.
         """
@@ -374,11 +377,11 @@ class Seat:
         return outcome
 
     def call_asking(self, call: Call, within: float) -> Answer | ErrorReply:
-        """Do what `call` does for a slot of a cluster that the server is only about to get."""
+        """Do the same as `call` for a slot of a cluster that the server is only about to get."""
         return self.call(call, within, asking=True)
 
     def use_shard(self, slot: int) -> None:
-        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        """Have messages for the waiters of a slot come to a sharded inbox, as soon as the server has the inbox."""
         if self._is_apart:
             self._own_session().use_shard(slot)
         else:
@@ -403,7 +406,7 @@ class Seat:
         return waking
 
     def listen(self, _seconds: float = 0) -> None:
-        """Do nothing: the thread of the connection takes what comes."""
+        """Do nothing: the thread of the connection takes all messages and replies."""
 
     def end_waits(self) -> None:
         """Make `park` return at once, now and later, from another thread."""
@@ -413,12 +416,12 @@ class Seat:
             self._own.end_waits()
 
     def hang_up(self) -> None:
-        """End the connection of its own, from another thread."""
+        """End the connection of the caller's own session, from another thread."""
         if self._own is not None:
             self._own.hang_up()
 
     def close(self) -> None:
-        """Close the session of its own. What is shared stays open."""
+        """Close the caller's own session. The shared connection stays open."""
         if self._own is not None:
             self._own.close()
 

@@ -1,8 +1,8 @@
 """One RESP3 connection as a thread drives it: bytes out, frames in.
 
 The client library opens the connection. From then on the socket is read here, since replies and pushes arrive
-interleaved and in either order: a push that a script causes to its own connection comes before the script's reply up to
-Redis 7.0 and after it from 7.2 on, and both may arrive in one segment.
+interleaved and in either order. A push that a script causes to its own connection comes before the script's reply up
+to Redis 7.0 and after it from 7.2 on. Both may arrive in the same segment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Transport(User):
-    """One connection at a time. ``subscribe`` makes the subscription of each that is opened."""
+    """One connection at a time. ``subscribe`` makes the subscription of each new connection."""
 
     def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
         self._connector = connector
@@ -58,9 +58,9 @@ class Transport(User):
         return self._connection is not None
 
     def open(self, within: float | None = None) -> None:
-        """Connect and subscribe, each step within that many seconds.
+        """Connect and subscribe, each step within ``within`` seconds.
 
-        What comes behind the handshake stays in ``frames``.
+        Frames that come behind the handshake stay in ``frames``.
         """
         timeout = self._connector.response_timeout if within is None else within
         switches = self._connector.switches
@@ -110,7 +110,7 @@ class Transport(User):
         self.close()
 
     def hang_up(self) -> None:
-        """End the connection, from another thread. The thread that uses it then finds it broken."""
+        """End the connection, from another thread. The thread using it then finds it broken."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -120,7 +120,7 @@ class Transport(User):
         return self._socket.fileno()
 
     def write(self, data: bytes, within: float) -> None:
-        """Send all of it, and wait that many seconds if the system cannot take it at once."""
+        """Send all of the data. If the system cannot take it at once, wait ``within`` seconds at most."""
         try:
             sent = self._socket.send(data)
         except _NOT_YET:
@@ -135,7 +135,7 @@ class Transport(User):
         return bool(self._has_decrypted())
 
     def receive(self, seconds: float) -> bool:
-        """Receive what arrives first within that many seconds. Return False if nothing does."""
+        """Receive the bytes that arrive first within ``seconds``. Return False if no bytes arrive."""
         if not self._has_decrypted() and not self._poll.poll(seconds * 1000):
             return False
         try:
@@ -148,7 +148,7 @@ class Transport(User):
         return True
 
     def take_frames(self) -> None:
-        """Take what has arrived. Messages may stand in one segment with a reply, where no poll sees them."""
+        """Take the arrived frames. Messages may stand in one segment with a reply, where no poll sees them."""
         frames, take = self.frames, self.exchange.take
         while frames:
             take(frames.popleft(), self)
@@ -167,9 +167,9 @@ class Transport(User):
             raise
 
     def ask(self, data: bytes, within: float) -> Any:
-        """Send a command, and return its reply. Without data, return the next reply.
+        """Send a command, and return the reply. Without data, return the next reply.
 
-        That is the next frame that is no push, and that no call before is due. All frames before it are taken.
+        This is the next frame which is no push and no reply to an earlier call. All frames before it are taken.
         """
         try:  # as in `write`: a call less on the hot path
             sent = self._socket.send(data) if data else 0
@@ -192,5 +192,5 @@ class Transport(User):
 
 
 def translated(error: OSError) -> RedisConnectionError | RedisTimeoutError:
-    """Return redis-py's error for a socket error, as its users know it."""
+    """Return redis-py's error for a socket error: users of redis-py know it."""
     return server_silent() if isinstance(error, TimeoutError | BlockingIOError) else connection_broke(error)

@@ -1,4 +1,4 @@
-"""Wake a thread that waits for a socket."""
+"""Wake a thread waiting for a socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Waker:
     """A self-pipe: wakes a thread from its poll.
 
     There is none before the thread begins: a program may close all files in between, as daemons do, and give the
-    numbers to files of its own. A number that is another file's by now is neither written to, nor read, nor closed.
+    numbers to files of its own. A number now belonging to another file is neither written to, nor read, nor closed.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,10 @@ class Waker:
         """Under "pipe", both ends and what tells the pipe from other files."""
 
     def open(self) -> None:
-        """Make the pipe, from the thread that is to be woken, before it looks for work; and later if it is gone, or could not be made."""
+        """Make the pipe; and again later if it is gone, or could not be made.
+
+        Called from the thread to be woken, before it looks for work.
+        """
         if self._mine() is None:
             with contextlib.suppress(OSError):  # the process has too many files
                 reading, writing = os.pipe()
@@ -45,7 +48,7 @@ class Waker:
         return seconds
 
     def wake(self) -> None:
-        """Wake the thread. A full pipe wakes it already; without one it looks for work in any case."""
+        """Wake the thread. A full pipe wakes it already; without a pipe it looks for work in any case."""
         if (ends := self._mine()) is not None:
             with contextlib.suppress(OSError):
                 os.write(ends[1], b"!")
@@ -63,6 +66,6 @@ class Waker:
             os.close(fd)
 
     def _mine(self) -> tuple[int, int] | None:
-        """Return both ends, if there is a pipe and it is still this one's."""
+        """Return both ends, if there is a pipe and the numbers still belong to it."""
         reading, writing, itself = self._ends.get("pipe", (-1, -1, None))
         return (reading, writing) if itself is not None and identity(reading) == identity(writing) == itself else None

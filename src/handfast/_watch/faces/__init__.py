@@ -1,7 +1,7 @@
 """The look of a name, by its kind: the only place for every view, from ``handfast ls`` to the page.
 
 A face makes `Facts` of a status; `face` has the methods of every face, `leases` those that kinds with leases share. Each kind
-that is listed has a module of its name here, whose ``FACE`` is its face.
+listed kind has a module of the kind's name here, whose ``FACE`` is its face.
 """
 
 from __future__ import annotations

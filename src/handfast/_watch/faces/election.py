@@ -1,4 +1,4 @@
-"""The face of an election: its leader, and the candidates that stand by."""
+"""The face of an election: the leader, and the candidates standing by."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Act: TypeAlias = Literal["release", "hold", "pause", "forget"]
 
 
 class Face(Generic[S]):
-    """The face of a kind. Its class attributes hold for every name of the kind."""
+    """The face of a kind. The class attributes hold for every name of the kind."""
 
     acts: ClassVar[tuple[Act, ...]] = ()
     has_leases: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The face of a group: its members."""
+"""The face of a group: the members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of a key of `once`: who runs it, and its record."""
+"""The face of a key of `once`: who runs it, and the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of a partition: its workers, and the items of each. An item is a key of the partition, with one holder."""
+"""The face of a partition: the workers, and the items of each. An item is a key of the partition, with one holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of a read-write lock: its readers, or its writer."""
+"""The face of a read-write lock: the readers, or the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of a semaphore: how many of its permits are held."""
+"""The face of a semaphore: how many permits are held."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FACE", "SemaphoreFace"]
 
 
 class SemaphoreFace(LeaseFace):
-    """A semaphore. Without holders and waiters the server knows its limit only where an operator has set it."""
+    """A semaphore. Without holders and waiters the server knows the limit only where an operator has set it."""
 
     noun: ClassVar[str] = "1 permit"
 

@@ -1,4 +1,4 @@
-"""The face of a name which this version cannot read: its kind is not known, or its layout is newer."""
+"""The face of a name that this version cannot read: the kind is not known, or the layout is newer."""
 
 from __future__ import annotations
 

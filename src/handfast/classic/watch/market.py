@@ -45,7 +45,7 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
 
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
-    """Buy an item for its current price.
+    """Buy an item for the current price.
 
     Args:
         conn: The client.

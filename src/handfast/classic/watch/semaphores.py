@@ -1,4 +1,4 @@
-"""The semaphore without scripts: a client adds its identifier, and removes it if its rank is above the limit.
+"""The semaphore without scripts: a client adds an identifier, and removes it if its rank is above the limit.
 
 The plain version ranks clients by their clocks. The fair version ranks them by a counter, in two more keys: the ZSET
 ``<semname>:owner`` has the identifiers by their number, and ``<semname>:counter`` the last number; the ZSET by time
@@ -91,7 +91,7 @@ def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
     Args:
         conn: The client.
         semname: The key of the semaphore.
-        identifier: What `acquire_fair_semaphore` returned.
+        identifier: The result of `acquire_fair_semaphore`.
 
     Returns:
         True if this call released the permit, False if the caller no longer held it.
@@ -109,7 +109,7 @@ def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
     Args:
         conn: The client.
         semname: The key of the semaphore.
-        identifier: What `acquire_fair_semaphore` returned.
+        identifier: The result of `acquire_fair_semaphore`.
 
     Returns:
         True if the permit was refreshed, False if it had timed out and was removed.

@@ -1,4 +1,4 @@
 """``handfast demo``.
 
-`command` is the command, `acts` what is shown, `stage` what the acts share, `worker` a process.
+`command` is the command, `acts` the acts shown, `stage` the parts shared by the acts, `worker` a process.
 """

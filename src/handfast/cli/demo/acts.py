@@ -1,4 +1,4 @@
-"""The seven acts: each tells what is tried, shows it, and returns what was found."""
+"""The seven acts: each announces an attempt, shows it, and returns the findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on what the demo does, in a thread of the demo."""
+"""The page about the demo, in a thread of the demo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HAS_SCREEN = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 @contextlib.contextmanager
 def page_of(client: Handfast) -> Iterator[str]:
-    """Serve the page for a while, and open it where there is a screen. Yields its URL. Raises ImportError without the extra."""
+    """Serve the page for a while, and open it where there is a screen. Yields the URL. Raises ImportError without the extra."""
     server = server_of(client, ACTS)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(

@@ -1,4 +1,4 @@
-"""The course of the demo: set up, run the acts, show what they found, and clean up, also after an interrupt."""
+"""The course of the demo: set up, run the acts, show the findings, and clean up, also after an interrupt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARKS = {True: "[bold green]✓ yes", False: "[bold red]✗ NO", None: "[dim]no
 def play(url: str | None, processes: int, pace: float, *, has_page: bool = False) -> int:
     """Run the demo and return its exit code.
 
-    Raises NoServer, errors of redis-py, ValueError for a wrong URL, and ImportError if the page lacks its extra.
+    Raises NoServer, errors of redis-py, ValueError for a wrong URL, and ImportError if the page's extra is missing.
     """
     namespace = f"handfast-demo-{secrets.token_hex(6)}"
     where = "a private server" if url is None else "your server, in a namespace of its own"
@@ -69,7 +69,7 @@ def play(url: str | None, processes: int, pace: float, *, has_page: bool = False
 
 
 def _perform(stage: Stage) -> list[Finding]:
-    """Return the findings of all acts, up to and with the first that does not come to its end."""
+    """Return the findings of all acts, up to and with the first unfinished act."""
     findings: list[Finding] = []
     title = "Start of the processes"
     try:

@@ -1,4 +1,4 @@
-"""What the page of the demo shows beside the acts: a queue that moves, one that does not, a waiter that is gone, a full limiter."""
+"""The page's scene beside the acts: a queue that moves, one that does not, a waiter that is gone, a full limiter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def playing(url: str, namespace: str) -> Iterator[None]:
 
 
 def places(namespace: str) -> Iterator[str]:
-    """Yield the keys that this leaves."""
+    """Yield the keys left behind by the scene."""
     used = {
         "lock": ((STUCK, MOVING, HELD), "permit_acquire"),
         "semaphore": ((SHARED,), "permit_acquire"),
@@ -68,7 +68,7 @@ def places(namespace: str) -> Iterator[str]:
 
 
 def _working(client: Handfast, over: threading.Event) -> Callable[[], None]:
-    """Return what takes a name, works for a moment and hands it on."""
+    """Return a function to take a name, work for a moment and hand it on."""
 
     def work() -> None:
         while not over.is_set():
@@ -79,7 +79,7 @@ def _working(client: Handfast, over: threading.Event) -> Callable[[], None]:
 
 
 def _start(work: Callable[[], object]) -> None:
-    """Do something in a thread. When its client is closed, it ends."""
+    """Do something in a thread. When the thread's client is closed, it ends."""
 
     def until_closed() -> None:
         with contextlib.suppress(HandfastError, OSError):

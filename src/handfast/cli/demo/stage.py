@@ -1,4 +1,4 @@
-"""What the acts share: the workers, the screen, its pictures, and waits that redraw it."""
+"""The parts shared by the acts: the workers, the screen, its pictures, and waits that redraw it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAME = 0.04
 
 
 class ActFailed(Exception):
-    """An act cannot go on: a step that must happen did not."""
+    """An act cannot go on: a necessary step did not happen."""
 
 
 class Finding(NamedTuple):
@@ -147,7 +147,7 @@ class Stage:
         self._listeners[-1].start()
 
     def order(self, name: str, *words: Any) -> None:
-        """Send a worker an order. It carries out one after the other."""
+        """Send a worker an order. Orders are carried out one after the other."""
         stdin: IO[str] = self.workers[name].stdin  # type: ignore[assignment]  # it is a pipe
         stdin.write(json.dumps(words) + "\n")
         stdin.flush()
@@ -212,7 +212,7 @@ class Stage:
         return seen
 
     def pause(self, seconds: float = 1.3) -> None:
-        """Leave time to read what has just been shown."""
+        """Leave time to read the latest output."""
         end = monotonic() + seconds * self.pace
         self.until("time to pass", lambda: monotonic() >= end)
 

@@ -1,6 +1,6 @@
 """A process of the demo. Orders come as lines of JSON on standard input, reports go to standard output.
 
-It ends when its standard input does, so none outlives the demo, whatever happens to that.
+It ends when its standard input does, so no worker outlives the demo, however the demo ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RATE: Rate = Rate(5, 1.0)
 
 
 class Worker:
-    """Its methods are the orders. It holds at most one lease at a time."""
+    """The methods are the orders. A worker holds at most one lease at a time."""
 
     def __init__(self, url: str, namespace: str, name: str) -> None:
         self._hf = Handfast(url, namespace=namespace, label=name)

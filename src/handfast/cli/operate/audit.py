@@ -1,4 +1,4 @@
-"""``handfast audit``: what operators did."""
+"""``handfast audit``: the acts of operators."""
 
 from __future__ import annotations
 

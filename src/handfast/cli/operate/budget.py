@@ -158,5 +158,5 @@ def _budget(client: Handfast, given: dict[str, Any]) -> Budget | None:
 
 
 def _pattern(name: str) -> str:
-    """Return the pattern of a name, and with a bar at its end of the keys behind it."""
+    """Return the pattern of a name, and with a bar at the end, of the keys behind it."""
     return f"{escape(name)}{'*' if name.endswith('|') else ''}"

@@ -1,4 +1,4 @@
-"""``handfast doctor``: whether the server keeps what the locks promise, and whether the user has the rights."""
+"""``handfast doctor``: whether the server keeps the promises of the locks, and whether the user has the rights."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def command(
 
 
 def _rights(url: str, wanted: Sequence[str], namespace: str) -> Iterator[ServerFinding]:
-    """Yield what the user of this URL may not do."""
+    """Yield the rights missing from the user of this URL."""
     import redis
 
     from handfast import ServerFinding, ServerUnsupported

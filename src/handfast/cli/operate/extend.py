@@ -1,4 +1,4 @@
-"""``handfast extend``: let a lease last longer, by its token."""
+"""``handfast extend``: let a lease last longer, with the token."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 
 def _options(command: Any) -> Any:
-    """Add what the four commands share."""
+    """Add the options shared by the four commands."""
     for add in (namespace_option, server_options, label_option, _reason, _keys, _name):
         command = add(command)
     return command

@@ -1,4 +1,4 @@
-"""What the three commands share: their options, the client that they look through, and what its errors mean."""
+"""The parts shared by the three commands: the options, the client for looking, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def tell_unaudited(failure: str) -> None:
 
 @contextlib.contextmanager
 def connected(url: str, **options: Any) -> Iterator[Handfast]:
-    """Lend a client. Its errors end the command with the exit code that says why."""
+    """Lend a client. The client's errors end the command with a matching exit code."""
     from redis.exceptions import RedisError
 
     from handfast import Handfast, HandfastError
@@ -124,7 +124,7 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: what a list is made of lives until it is printed, and to walk it takes a fifth of the time."""
+    """Collect no garbage meanwhile: the parts of a list live until it is printed, and to walk them takes a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

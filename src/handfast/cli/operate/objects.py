@@ -1,4 +1,4 @@
-"""What was found, for programs: JSON objects whose keys and order are documented, in docs/how-to/operate.md."""
+"""The findings, for programs: JSON objects whose keys and order are documented, in docs/how-to/operate.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``handfast release``: release a lease by its token, or take leases away from those who hold a name."""
+"""``handfast release``: release a lease with the token, or take leases away from the holders of a name."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 
 
 def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> Row:
-    """Return what is held under a name."""
+    """Return the row of a held name."""
     found = [one for one in held(client, name, kind) if one.facts.holding]
     if not found:
         say(f"{name!r} is not held")
@@ -136,7 +136,7 @@ def _reached(facts: Facts, fence: int, *, single: bool) -> int:
 
 
 def _confirm(ctx: click.Context, found: Row, what: str) -> None:
-    """Show who holds a name, and ask whether to take that."""
+    """Show who holds a name, and ask whether to take the leases."""
     from handfast.cli.operate import table, words
 
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""``handfast show``: who holds a name, who waits for it, and what an operator did last."""
+"""``handfast show``: who holds a name, who waits for it, and the last act of an operator."""
 
 from __future__ import annotations
 

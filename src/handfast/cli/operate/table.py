@@ -38,9 +38,9 @@ def lines(
     Args:
         rows: The cells.
         most: The most columns of a line; None has no limit.
-        flexible: The columns whose cells may be shortened, by their places.
-        right: The columns that are aligned to the right.
-        indent: What every line begins with.
+        flexible: The columns with cells that may be shortened, by position.
+        right: The columns aligned to the right.
+        indent: The beginning of every line.
         styles: By row and column, how a cell is drawn on a terminal with colors. The head is dim.
     """
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
@@ -78,7 +78,7 @@ def _sized(cell: str, size: int, *, right: bool) -> str:
 
 
 def fitted(text: str, most: int | None) -> str:
-    """Shorten a text in its middle: names, and labels with a process id, often differ at their ends."""
+    """Shorten a text in the middle: names, and labels with a process id, often differ at their ends."""
     if most is None or cell_len(text) <= most:
         return text
     tail = (most - 1) // 2

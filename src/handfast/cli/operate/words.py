@@ -1,4 +1,4 @@
-"""What was found, for people: tables and sentences of names, by their faces, and what was found out about a server."""
+"""The findings, for people: tables and sentences of names, by their faces, and the findings about a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _text(part: Part, now: float) -> str:
 
 
 class Entry(NamedTuple):
-    """A line of a table. It is all that is kept of a name of a long list."""
+    """A line of a table: the only part kept of a name in a long list."""
 
     rank: tuple[object, ...]
     columns: tuple[Column, ...]
@@ -90,7 +90,7 @@ def summary(entries: Iterable[Entry], most: int | None, *, last_used: bool) -> I
 
 
 def described(row: Row, most: int | None, *, whole_queue: bool) -> Iterator[str]:
-    """Yield all that is known of a name."""
+    """Yield all known facts of a name."""
     face, facts = row.face, row.facts
     yield colored(fitted(f"{row.kind} {printable(row.name)}", most), BOLD)
     level = row.held_level(row.at) or row.wait_level(row.at)  # a hold is never less than urgent
@@ -143,7 +143,7 @@ def action(last: OperatorAction) -> Iterator[str]:
 
 
 def diagnosis(found: Sequence[ServerFinding], most: int | None) -> Iterator[str]:
-    """Yield what was found out about a server, the worst first, and below it what to do."""
+    """Yield the findings about a server, the worst first, and below each finding the advice."""
     order = [*SEVERITIES]
     for one in sorted(found, key=lambda one: order.index(one.severity)):
         word, style = SEVERITIES[one.severity]

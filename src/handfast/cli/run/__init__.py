@@ -1,6 +1,6 @@
 """``handfast run``: run a command while holding a lock, as ``flock(1)`` does within one machine.
 
-What to take is declared in `handfast.cli.taking`, which `handfast acquire` uses as well; `main` is the flow of a run.
+The options of the lease are declared in `handfast.cli.taking`, which `handfast acquire` uses as well; `main` is the flow of a run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ those of a fault (SEGV, BUS, FPE, ILL, TRAP, SYS).
 
 
 def _own_options(command: Any) -> Any:
-    """Add what says how long the lease lasts while COMMAND runs and what happens to both."""
+    """Add the options for the length of the lease while COMMAND runs, and for the end of both."""
     skip_ok = click.option(
         "--skip-ok",
         is_flag=True,

@@ -1,4 +1,4 @@
-"""Running another program on a condition that may be lost: the signals forwarded to it, and its end.
+"""Running another program on a condition that may be lost: the signals forwarded to it, and the program's end.
 
 Knows processes and signals; nothing of locks, servers or options.
 """

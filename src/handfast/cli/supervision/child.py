@@ -34,7 +34,7 @@ ASKS_TO_END = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SI
 
 
 class LossPlan(NamedTuple):
-    """What to do with the program if the lease is lost; ``kill_after`` is the grace period of ``term`` in seconds."""
+    """The plan for the program if the lease is lost; ``kill_after`` is the grace period of ``term`` in seconds."""
 
     on_lost: Literal["term", "kill", "ignore"]
     kill_after: float

@@ -7,7 +7,7 @@ reader of the pipe misses no event and sees them in order.
 
 The pipe exists from the start, so a signal between the two phases is either raised or found in the pipe.
 
-A signal may arrive while Python runs a finalizer, which ignores what is raised in it. Python says so to a hook, and the
+A signal may arrive while Python runs a finalizer, which ignores exceptions raised in it. Python reports them to a hook, and the
 signal is raised again a moment later, when the finalizer is over.
 """
 
@@ -98,7 +98,7 @@ class Signals:
 
     @contextlib.contextmanager
     def as_inherited(self) -> Iterator[None]:
-        """Block what was blocked when this process began, for a program that begins now."""
+        """Block the signals blocked when this process began, for a program started now."""
         own = signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
             yield

@@ -1,4 +1,4 @@
 """Taking a name from the command line: a lock, a slot of a semaphore, or one side of a read-write lock.
 
-What ``handfast run`` and ``handfast acquire`` share.
+The shared parts of ``handfast run`` and ``handfast acquire``.
 """

@@ -1,4 +1,4 @@
-"""Making, acquiring and releasing what a run holds: a lock, a semaphore's permit, or one side of a read-write lock.
+"""Making, acquiring and releasing the primitive of a run: a lock, a semaphore's permit, or one side of a read-write lock.
 
 All of these have the same methods. Which one it is matters only here, where it is made, and in `messages`.
 """

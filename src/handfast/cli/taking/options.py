@@ -1,4 +1,4 @@
-"""The options that say what to take and how long to wait, parsed and checked before any server is contacted or started."""
+"""The options for the name and the wait, parsed and checked before any server is contacted or started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Options(NamedTuple):
-    """What to take. Durations are in seconds."""
+    """The name to take, and how. Durations are in seconds."""
 
     name: str
     slots: int | None
@@ -44,7 +44,7 @@ class Options(NamedTuple):
 
     @classmethod
     def of(cls, ctx: click.Context, given: dict[str, Any]) -> Self:
-        """Take what is ours out of the command line. Raises click's UsageError for options that exclude each other."""
+        """Take our options out of the command line. Raises click's UsageError for options that exclude each other."""
         options = cls(**{field: given.pop(field) for field in cls._fields if field in given})
         family = options.slots is not None or options.shared or options.exclusive
         if options.nonblock and options.wait:

@@ -25,7 +25,7 @@ Line = Sequence[Cell]
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Return a text in exactly so many columns, shortened in its middle or padded."""
+    """Return a text in exactly so many columns, shortened in the middle or padded."""
     width = max(0, width)
     if cell_len(text) > width:
         text = set_cell_size(fitted(text, width), width) if width else ""
@@ -34,7 +34,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a sentence in at most so many columns, without its end if need be."""
+    """Return a sentence in at most so many columns, without the end if need be."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
 
 

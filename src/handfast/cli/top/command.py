@@ -144,7 +144,7 @@ def _run(screen: Screen, client: Handfast, url: str) -> None:
 
 
 class Watching:
-    """What the screen shows, and the thread that looks: so keys work while the server does not answer."""
+    """The state of the screen, and the thread that looks: so keys work while the server does not answer."""
 
     def __init__(self, screen: Screen, client: Handfast, url: str, terminal: Terminal) -> None:
         self.seen: Sequence[Key] = screen.seen(SIZE[1])

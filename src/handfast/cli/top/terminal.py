@@ -132,7 +132,7 @@ class Terminal:
 
 
 def keys_of(text: str) -> list[str]:
-    """Return the keys of what was read: several, where a key is held down. Keys without a name here are left out."""
+    """Return the keys of a text: several, where a key is held down. Keys without a name here are left out."""
     found = [KEYS.get(one, one) for one in TYPED.findall(text)]
     return [key for key in found if not key.startswith("\x1b")]
 

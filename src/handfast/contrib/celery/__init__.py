@@ -1,4 +1,4 @@
-"""Handfast in Celery: tasks that run one at a time, tasks that run once, and one beat of several.
+"""Handfast in Celery: tasks that run one at a time, tasks that run once, and a single beat of several.
 
     from celery import Celery
     from handfast.contrib.celery import Exclusive, configure
@@ -10,8 +10,8 @@
     def bill(self, account, month):
         charge(account, fence=self.lease.fence)
 
-It needs the extra ``handfast[celery]``. A lock is taken where a task runs, and not where it is sent: so nothing stays taken of a
-message that was revoked, expired or lost.
+It needs the extra ``handfast[celery]``. A lock is taken where a task runs, and not where it is sent: so a revoked, expired or lost
+message leaves no lock taken.
 
 `tasks` has the base classes of tasks, `beat` the scheduler of beat, and `client` the client of an application.
 """

@@ -1,7 +1,7 @@
-"""A scheduler of beat that runs on several machines, of which a single machine sends.
+"""A scheduler of beat for several machines, of which a single machine sends.
 
-Each process of beat has a file of its own that says when an entry was sent last: a process that begins to lead would send entries
-again that the former leader has sent. So each sending is noted on the server, in scores that only grow, and the scores are read at
+Each process of beat has a separate file with the last sending of each entry: a new leader would send entries of
+the former leader again. So each sending is noted on the server, in scores that only grow, and the scores are read at
 the beginning of a term.
 """
 
@@ -32,11 +32,11 @@ LOG = logging.getLogger("handfast.celery")
 
 
 class LeaderMixin:
-    """Makes a scheduler of beat send only while its process leads.
+    """Makes a scheduler of beat send only while the process leads.
 
-    It is for schedulers other than Celery's own: ``class Scheduler(LeaderMixin, DatabaseScheduler): ...``. Its election may be
+    It is for schedulers other than Celery's own: ``class Scheduler(LeaderMixin, DatabaseScheduler): ...``. The election may be
     set in ``app.conf.handfast_beat``: ``name`` ("celery-beat" by default), ``ttl`` and so on, as `Handfast.election` takes them.
-    Failures of the server are logged, and never end beat: an outage ends the term with its lease, and the process goes on trying.
+    Failures of the server are logged, and never end beat: an outage ends the term with the lease, and the process goes on trying.
     """
 
     app: Any
@@ -50,14 +50,14 @@ class LeaderMixin:
     """Whether the latest try has failed, and was logged."""
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due, if this process leads. Return the seconds until the next tick."""
+        """Send the due entries, if this process leads. Return the seconds until the next tick."""
         if not self._leads():
             return FOLLOW_S
         delay: float = super().tick(*args, **kwargs)  # type: ignore[misc]
         return min(delay, LOOK_S)
 
     def reserve(self, entry: Any) -> Any:
-        """Return the entry that takes the place of an entry that is due."""
+        """Return the entry to take the place of a due entry."""
         self._next = super().reserve(entry)  # type: ignore[misc]
         return self._next
 

@@ -1,4 +1,4 @@
-"""The client of an application of Celery. A pool forks: the client begins anew in each of its processes."""
+"""The client of an application of Celery. A pool forks: the client begins anew in each process of the pool."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["client", "configure"]
 
 
 def configure(app: Celery, server: Handfast | str | None = None, **options: Any) -> Handfast:
-    """Give an application its client, and return that. No I/O.
+    """Give an application a client, and return the client. No I/O.
 
     Without it, the client is made when it is first used, with the URL ``app.conf.handfast_url``, else ``$HANDFAST_URL``.
 
     Args:
         app: The application.
         server: A URL, a client of the sync API, or None for ``$HANDFAST_URL``, else ``$REDIS_URL``.
-        options: Of the client that is made: ``namespace``, ``label``, ``retry_for``, and so on.
+        options: Of the new client: ``namespace``, ``label``, ``retry_for``, and so on.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.

@@ -1,6 +1,6 @@
 """Base classes of tasks: `Exclusive` runs one at a time, `Once` runs once.
 
-Both take what they need in ``Task.__call__``, which is one block around the run: a task that ends by an exception, a soft time limit
+Both take the lease in ``Task.__call__``, which is a single block around the run: a task that ends by an exception, a soft time limit
 or a retry leaves the block. Celery's other hooks are a pair, and a lease of the first hook leaks when the process dies before the
 second.
 
@@ -90,7 +90,7 @@ class _Options(NamedTuple):
 
 @contextmanager
 def _naming(task: Task) -> Iterator[None]:
-    """Have errors of options name the task, and the options that are its own."""
+    """Have errors of options name the task, and the task's own options."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -101,7 +101,7 @@ def _naming(task: Task) -> Iterator[None]:
 
 
 class _Guarded(Task):  # type: ignore[misc]
-    """A task that has a lease while it runs."""
+    """A task with a lease while it runs."""
 
     abstract = True
     throws: tuple[type[Exception], ...] = (AcquireTimeout, NotCompleted, Preempted)
@@ -109,7 +109,7 @@ class _Guarded(Task):  # type: ignore[misc]
 
     @property
     def lease(self) -> Lease:
-        """The lease of the run: its fence, `Lease.check` and `Lease.wanted`. Raises RuntimeError outside of a run."""
+        """The lease of the run: the fence, `Lease.check` and `Lease.wanted`. Raises RuntimeError outside of a run."""
         try:
             return _LEASE.get()
         except LookupError:
@@ -139,11 +139,11 @@ class _Guarded(Task):  # type: ignore[misc]
         return AGAIN in (request.headers or {}) or bool((request.delivery_info or {}).get("redelivered"))
 
     def _busy(self, chosen: str) -> str:
-        """Return how the task goes on if the name is taken. Its own first delivery may be the holder: it neither skips nor preempts."""
+        """Return how the task goes on if the name is taken. The task's first delivery may be the holder: it neither skips nor preempts."""
         return "retry" if chosen in ("skip", "preempt") and self._is_delivered_again else chosen
 
     def _ended(self) -> Any:
-        """Return the record of the end of this run. Each retry of the task has a record of its own."""
+        """Return the record of the end of this run. Each retry of the task has a separate record."""
         request = self.request
         keep = max(DAY_S, 2 * self._visibility())
         return client(self.app).once(ENDED, keep=keep).keyed(request.id, str(request.retries))
@@ -173,7 +173,7 @@ class _Guarded(Task):  # type: ignore[misc]
         raise Ignore(why)
 
     def _come_again(self, options: _Options) -> NoReturn:
-        """Send the message again, for later. It does not count as one of the task's retries: those are for its failures."""
+        """Send the message again, for later. It does not count as a retry of the task: retries are for failures."""
         request = self.request
         if request.called_directly or request.is_eager:  # there is no message
             raise AcquireTimeout(options.name, 0)
@@ -185,7 +185,7 @@ class _Guarded(Task):  # type: ignore[misc]
 
 
 class Exclusive(_Guarded):
-    """A task that runs one at a time for each name, however many workers and machines there are.
+    """A task that runs one at a time for each name, on however many workers and machines.
 
     Example:
         waiting = {"name": "bill:{account}", "busy": "wait", "timeout": 60}
@@ -198,11 +198,11 @@ class Exclusive(_Guarded):
 
     - ``name``: the name of the lock, in which fields in braces stand for arguments of the task. By default the task's name.
     - ``limit``: how many run at once, 1 by default. With more it is a semaphore.
-    - ``busy``: how a task goes on that finds the name taken. "retry" (the default) sends the message again, and leaves the worker
+    - ``busy``: how a task goes on if the name is taken. "retry" (the default) sends the message again, and leaves the worker
       free; "wait" waits in the worker, first come, first served; "skip" ends the task, whose state stays as it was; "preempt"
       asks the running task to end, and takes the lease after ``grace`` seconds.
     - ``countdown``: after how many seconds it comes again, on average; 10 by default.
-    - ``timeout``: seconds that "wait" and "preempt" wait at most; after that the task fails with AcquireTimeout. None waits
+    - ``timeout``: seconds that "wait" and "preempt" wait at most; then the task fails with AcquireTimeout. None waits
       indefinitely.
     - ``grace``: seconds that "preempt" leaves to the running task; 5 by default.
     - ``ttl``, ``max_hold``, ``max_waiters`` and so on, as `Handfast.lock` takes them.
@@ -210,7 +210,7 @@ class Exclusive(_Guarded):
     A task whose lease was lost fails with LeaseLost; in between ``self.lease.check()`` raises it.
 
     The broker may deliver the message again while the task runs, with ``acks_late``, or waits for the end of a ``countdown``.
-    That delivery comes again whatever ``busy`` says, and is left out if the first run has ended.
+    Such a delivery comes again whatever ``busy`` says, and is left out if the first run has ended.
     """
 
     abstract = True
@@ -231,7 +231,7 @@ class Exclusive(_Guarded):
         return hf.lock(name, **options) if self._limit == 1 else hf.semaphore(name, self._limit, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task, when its name is free."""
+        """Run the task, when the name is free."""
         options = self._options
         if self._template is not None:
             options = options._replace(name=self._template.filled(args, kwargs)(options.name))
@@ -261,10 +261,10 @@ class Once(_Guarded):
     The option ``once`` is a mapping of:
 
     - ``name``: the name of the keys; by default the task's name.
-    - ``by``: the arguments that make the key: one name, or several. A task with parameters needs it.
+    - ``by``: the arguments for the key: a single name, or several. A task with parameters needs it.
     - ``keep``: seconds for which the result counts; a day by default.
     - ``rerun``: whether a run that began and did not end is repeated. With False it fails with NotCompleted then: the task runs at
-      most once, and may remain undone. A run that ends by ``self.retry()`` has not begun.
+      most once, and may remain undone. After ``self.retry()`` a run counts as not begun.
     - ``busy``: how a task goes on while another task runs the key: "retry" (the default), "wait" or "skip", as in `Exclusive`.
     - ``countdown`` and ``timeout``, as in `Exclusive`; ``ttl``, ``max_hold``, ``keep_failure`` and so on, as `Handfast.once` takes
       them.

@@ -12,9 +12,9 @@
 
 It needs the extra ``handfast[django]``.
 
-`clients` reads the settings, `views` has the locked view, `commands` the base of a command that runs once at a time, `checks` the
+`clients` reads the settings, `views` has the locked view, `commands` the base of a command run once at a time, `checks` the
 system checks, `management` the commands ``handfast`` and ``migrate_once``, `admin` the list of names in Django's admin, `models` the
-permissions of that list, and `cache` a client for django-redis.
+permissions of the list, and `cache` a client for django-redis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The list of names in Django's admin: who holds what, with release and hold behind permissions."""
+"""The list of names in Django's admin: the holders of each name, with release and hold behind permissions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_HOLD_S = 366 * 86_400.0
 
 
 class Chosen(NamedTuple):
-    """A name that an operator has chosen, as the list has shown it."""
+    """A name chosen by an operator, as the list has shown it."""
 
     named: Named
     fence: int
@@ -71,7 +71,7 @@ def _unhold(operator: Handfast, chosen: Chosen, reason: str, _: float) -> Done:
 
 
 class Action(NamedTuple):
-    """What an operator may do with the names that are chosen."""
+    """An operator's possible action on the chosen names."""
 
     label: str
     permission: str
@@ -103,7 +103,7 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
         return [path("", self.admin_site.admin_view(self.changelist_view), name="handfast_name_changelist")]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or do what was asked for and show it again.
+        """Show the list, or perform the requested action and show it again.
 
         Parameters of the URL: ``q``, a pattern of names as in a shell, or a part of them; and ``alias``, of the settings.
         """
@@ -139,7 +139,7 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
         return TemplateResponse(request, self.change_list_template, context | (extra_context or {}), status=status)
 
     def _act(self, request: HttpRequest, server: Handfast) -> None:
-        """Do it with each name that was chosen, and say how it went."""
+        """Perform the action on each chosen name, and report each outcome."""
         action = ACTIONS.get(request.POST.get("action", ""))
         if action is None or not request.user.has_perm(action.permission):
             raise PermissionDenied
@@ -170,7 +170,7 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
 
 
 def _found(server: Handfast, sought: str) -> list[Row]:
-    """Return the rows of names that are in use, and contain a text or are as a pattern says."""
+    """Return the rows of names in use that contain a text or match a pattern."""
     pattern = sought if set(sought) & set("*?[") else f"*{sought}*"
     search = Search(NamePattern(server._namespace, pattern, get_args(Kind)), LISTED, keeps=False)  # noqa: SLF001 -- ours
     return gathered([row for row in rows_found(server, search, pattern) if not row.facts.is_idle])
@@ -205,7 +205,7 @@ def _drawn(row: Row) -> Drawn:
 
 
 def _read(text: str) -> Chosen:
-    """Return a name that was chosen. Raises ValueError for a text that the list does not have."""
+    """Return a chosen name. Raises ValueError for a text missing from the list."""
     try:
         kind, name, fence, version = json.loads(text)
         if kind in get_args(Kind) and 0 <= fence <= MAX_FENCE and int(version) >= int(NO_VERSION):

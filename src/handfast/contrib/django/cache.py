@@ -32,7 +32,7 @@ class CacheClient(DefaultClient):  # type: ignore[misc]
         client: Any = None,
         thread_local: bool = True,  # noqa: FBT001, FBT002 -- django-redis's signature
     ) -> RedisLock:
-        """Return a lock. Arguments as those of the client that this one replaces, and of `RedisLock`."""
+        """Return a lock. The arguments are those of django-redis's own client, and of `RedisLock`."""
         server = client if client is not None else self.get_client(write=True)
         name = self.make_key(key, version=version)
         return RedisLock(server, name, timeout, sleep, blocking, blocking_timeout, thread_local)

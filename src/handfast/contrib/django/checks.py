@@ -16,7 +16,7 @@ __all__ = ["check_servers", "check_settings"]
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Return an error for each alias that is not as it has to be (``handfast.E001``)."""
+    """Return an error for each wrong alias of the settings (``handfast.E001``)."""
     found = []
     try:
         names = list(aliases())
@@ -31,7 +31,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 
 
 def check_servers(**_: Any) -> list[CheckMessage]:
-    """Return what `Handfast.check_server` finds.
+    """Return the findings of `Handfast.check_server`.
 
     ``handfast.E002``: the server grants nothing, or may evict leases; ``handfast.W001``: a restart or a failover may lose a lease, or
     a limit is near; ``handfast.W002``: it can't be reached from here.

@@ -1,4 +1,4 @@
-"""The clients that the setting ``HANDFAST`` names: one for each alias and process, made when it is first used."""
+"""The clients named by the setting ``HANDFAST``: one for each alias and process, made at the first use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def aliases() -> Mapping[str, Any]:
 
 
 def url_of(alias: str) -> str | None:
-    """Return the URL of an alias; None for that of the environment."""
+    """Return the URL of an alias; None for the URL of the environment."""
     found = aliases()
     if alias not in found:
         raise ImproperlyConfigured(f"HANDFAST has no alias {alias!r}; it has {', '.join(map(repr, found)) or 'none'}")

@@ -29,12 +29,12 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
 
     Attributes:
         lock_name: The name of the lock; by default the module of the command, such as "shop.management.commands.close_month".
-        busy: What it does while another one runs: "fail" (the default) with CommandError, "skip" with a line and exit code 0, or
+        busy: The behaviour while another process runs it: "fail" (the default) with CommandError, "skip" with a line and exit code 0, or
             "wait".
-        timeout: Seconds that "wait" waits at most, a number or a timedelta; after that it fails. None waits indefinitely.
+        timeout: Seconds that "wait" waits at most, a number or a timedelta; then it fails. None waits indefinitely.
         ttl: Seconds after which the lock is free if the process dies. It is renewed meanwhile.
         alias: The alias of the client, see `client`.
-        lease: The lease of the run: its fence, and `Lease.check`.
+        lease: The lease of the run: the fence, and `Lease.check`.
     """
 
     lock_name: ClassVar[str | None] = None
@@ -44,7 +44,7 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
     alias: ClassVar[str] = DEFAULT
 
     def execute(self, *args: Any, **options: Any) -> Any:
-        """Run the command, when no other one runs."""
+        """Run the command, when no other process runs it."""
         if self.busy not in ("fail", "skip", "wait"):
             raise CommandError(f"busy must be 'fail', 'skip' or 'wait', not {self.busy!r}")
         lock = client(self.alias).lock(self.lock_name or type(self).__module__, ttl=self.ttl)

@@ -10,12 +10,12 @@ __all__ = ["Name"]
 
 
 class Name(models.Model):  # type: ignore[misc]
-    """A name that is held or waited for. The server of the settings has it, and no database."""
+    """A name with holders or waiters. The server of the settings has it, and no database."""
 
     shown: Any = models.CharField(max_length=4096, primary_key=True)
 
     class Meta:
-        """Its permissions: to see the list, and what an operator may do there."""
+        """Permissions of the model: to see the list, and to do an operator's acts there."""
 
         managed = False
         default_permissions: ClassVar[tuple[str, ...]] = ("view",)

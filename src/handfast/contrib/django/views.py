@@ -40,7 +40,7 @@ def locked(
 
     The lock is taken before the transaction begins, and released after it is committed. With ``ATOMIC_REQUESTS`` the view has
     its transaction inside of the lock. Within a transaction of the caller it is refused: the next request would have the
-    lock before the commit, and would read the old rows. A view whose lease was lost raises LeaseLost, and its own
+    lock before the commit, and would read the old rows. After a lost lease the view raises LeaseLost, and the view's own
     transaction is rolled back.
 
     Example:
@@ -50,7 +50,7 @@ def locked(
     Args:
         name: The name of the lock, in which fields in braces stand for arguments of the view, such as ``{request.user.pk}``.
         timeout: Seconds to wait at most, a number or a timedelta. 0 does not wait.
-        busy: The status of the answer after that, from 400 to 599. It has ``Retry-After: 1``.
+        busy: The status of the answer after the timeout, from 400 to 599. It has ``Retry-After: 1``.
         alias: The alias of the client, see `client`.
         options: As `Handfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
 
@@ -113,7 +113,7 @@ def locked(
 
 
 def check_no_transaction() -> None:
-    """Raise RuntimeError within a transaction that is not that of a TestCase."""
+    """Raise RuntimeError within a transaction other than a TestCase's."""
     for one in connections.all(initialized_only=True):
         if any(not getattr(block, "_from_testcase", False) for block in one.atomic_blocks):
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Handfast in Starlette and FastAPI: a client for each application, locks, limits, answers that are sent once, and a leader.
+"""Handfast in Starlette and FastAPI: a client for each application, locks, limits, answers sent once, and a leader.
 
     from typing import Annotated
 
@@ -17,10 +17,10 @@
         return {"fence": lease.fence}
 
 It needs the extra ``handfast[starlette]``. FastAPI is imported by `Idempotent.route_class` alone, and pydantic where an endpoint
-has types of its own.
+has its own types.
 
-`lifespan` has the client and the leader, `dependencies` the lock and the limiter of a request, `idempotency` the answers that are
-sent once, `fields` the values of a request that make a name, and `answers` the answer to each error.
+`lifespan` has the client and the leader, `dependencies` the lock and the limiter of a request, `idempotency` the answers sent once,
+`fields` the values of a request for a name, and `answers` the answer to each error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The answer of an application to each error of Handfast and of the server.
 
-No answer says who holds a name, or where: that is for operators.
+No answer says who holds a name, or where: such details are for operators.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def answer_to(error: Exception) -> HTTPException:
 
 
 def install_errors(app: Any) -> None:
-    """Have an application answer the errors of Handfast, and of the server, with the status that clients understand.
+    """Have an application answer the errors of Handfast, and of the server, with statuses that clients understand.
 
     | error | status | ``Retry-After`` |
     |---|---|---|
     | `AcquireTimeout`, `QueueFull` | 423 | 1 |
-    | `RateLimited` | 429 | what the limiter says |
+    | `RateLimited` | 429 | the limiter's ``retry_after`` |
     | `LimitExceeded` | 429 | |
     | `AlreadyRunning` | 409 | 1 |
     | `Superseded` | 409 | |

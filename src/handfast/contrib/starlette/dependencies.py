@@ -1,7 +1,7 @@
-"""Dependencies of FastAPI: a lock that a request holds, and a rate that it counts under.
+"""Dependencies of FastAPI: a lock held by a request, and a rate for counting requests.
 
-They wait on the event loop, and take no thread of the pool: a request that has the lock always finds a thread for its endpoint.
-FastAPI finds out what a dependency needs from its signature, so the types of these functions are imported, and not only for
+They wait on the event loop, and take no thread of the pool: a request with the lock always finds a thread for its endpoint.
+FastAPI finds the parameters of a dependency in the signature, so the types of these functions are imported, and not only for
 type checkers.
 """
 
@@ -33,8 +33,8 @@ def locked(
 ) -> Callable[[HTTPConnection], AsyncIterator[AsyncLease]]:
     """Return a dependency that holds a lock while the endpoint runs.
 
-    A request that waits takes no thread, for ``def`` endpoints neither. If the lease is lost, an ``async def`` endpoint is
-    cancelled, and the answer is 503. A ``def`` endpoint gets the same answer, and its thread runs on: it has to look,
+    A waiting request takes no thread, for ``def`` endpoints neither. If the lease is lost, an ``async def`` endpoint is
+    cancelled, and the answer is 503. A ``def`` endpoint gets the same answer, and the thread runs on: it has to look,
     ``lease.check()``.
 
     Example:
@@ -48,7 +48,7 @@ def locked(
         name: The name of the lock. Fields in braces stand for parameters of the path or the query, by their names in the
             endpoint or a dependency, and read with their types; or for ``client.host``, ``user.…``, ``state.…``, ``headers.…``
             and ``cookies.…`` of the request.
-        timeout: Seconds to wait at most, a number or a timedelta; after that the answer is 423 with ``Retry-After``. 0
+        timeout: Seconds to wait at most, a number or a timedelta; then the answer is 423 with ``Retry-After``. 0
             does not wait.
         options: As `AsyncHandfast.lock` takes them, such as ``ttl`` and ``max_waiters``.
 
@@ -81,7 +81,7 @@ def limited(
     """Return a dependency that counts a request under a rate limiter, and refuses requests beyond the rate.
 
     The answer is 429 then, with ``Retry-After``. It has the headers ``RateLimit-Policy`` and, under a single rate, ``RateLimit`` of
-    the IETF draft `draft-ietf-httpapi-ratelimit-headers`; so have answers of endpoints that return no Response of their own.
+    the IETF draft `draft-ietf-httpapi-ratelimit-headers`; so have answers of endpoints without a Response of their own.
 
     Example:
         by_host = Depends(limited("login", "5/min", by="client.host"))
@@ -92,9 +92,9 @@ def limited(
     Args:
         name: The name of the limiter.
         rates: As `AsyncHandfast.limiter` takes them.
-        by: Fields of the request, as in `locked`, whose values make the key: each key has rates of its own. None counts
+        by: Fields of the request, as in `locked`, whose values make the key: each key has separate rates. None counts
             all requests together.
-        cost: What a request counts for, from 1 to the smallest limit.
+        cost: The cost of a request, from 1 to the smallest limit.
 
     Raises:
         TypeError: An argument has the wrong type.

@@ -1,7 +1,7 @@
-"""The values of a request that make a name or a key: path, query, headers, client, and values of the application's state.
+"""The values of a request for a name or a key: path, query, headers, client, and values of the application's state.
 
 In FastAPI a value is read as the route reads it, whether the endpoint or a dependency declares it: ``/orders/007`` and ``/orders/7``
-are one order for ``order_id: int``, so they are one name.
+are the same order for ``order_id: int``, so they are one name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Parameter(NamedTuple):
 
 
 def filler(name: str) -> Callable[[HTTPConnection], str]:
-    """Return a function that fills the fields of a name with the values of a request.
+    """Return a function to fill the fields of a name with the values of a request.
 
     Raises ValueError for a name that is no template.
     """
@@ -55,7 +55,7 @@ def check_field(field: str) -> None:
 
 
 def value_of(request: HTTPConnection, field: str) -> Any:
-    """Return a value of a request. Raises an answer for the client if it has none, or one that can't be read."""
+    """Return a value of a request. Raises an answer for the client if the value is missing or can't be read."""
     root, point, rest = field.partition(".")
     if not point:
         return _parameter(request, field)
@@ -118,7 +118,7 @@ def _known(route: Any, name: str) -> Parameter:
 
 
 def _read_by(route: Any, name: str) -> Parameter:
-    """Return how a route of FastAPI reads a parameter. Raises ValueError for one that it does not read from path or query."""
+    """Return how a route of FastAPI reads a parameter. Raises ValueError for a parameter not read from path or query."""
     for place, field in _declared(route.dependant):
         if field.name == name:
             info = field.field_info
@@ -135,7 +135,7 @@ def _read_by(route: Any, name: str) -> Parameter:
 
 
 def _declared(dependant: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of an endpoint, and of its dependencies."""
+    """Yield the parameters of an endpoint, and of the endpoint's dependencies."""
     for place, fields in (("path", dependant.path_params), ("query", dependant.query_params)):
         for field in fields:
             yield place, field

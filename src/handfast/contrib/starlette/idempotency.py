@@ -62,7 +62,7 @@ LOG = logging.getLogger("handfast.starlette")
 
 
 class _NotStoredError(Exception):
-    """Carries an answer that says that the endpoint has failed."""
+    """Carries an answer about a failure of the endpoint."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(f"the answer was {response.status_code}")
@@ -78,7 +78,7 @@ def idempotent(
     most_bytes: int = MAX_BODY_BYTES,
     **options: Any,
 ) -> Idempotent:
-    """Answer each ``Idempotency-Key`` once: a request that is sent again gets the recorded status, headers and body.
+    """Answer each ``Idempotency-Key`` once: a repeated request gets the recorded status, headers and body.
 
     It decorates an endpoint of Starlette. In FastAPI, where the answer is made outside of the endpoint, it is the class of the
     routes of a router: ``APIRouter(route_class=idempotent(scope=user_of).route_class)``. It is for POST and PATCH; requests with
@@ -88,12 +88,12 @@ def idempotent(
     |---|---|
     | without the header, or with a key of more than 255 characters | 400 |
     | with a body of more than ``most_bytes`` | 413 |
-    | while one with this key is processed | 409 with ``Retry-After`` |
-    | with a key that was used with another method, path, query, content type or body | 422 |
-    | after one that was answered below 500 | the same status, headers and body, without Set-Cookie and the headers of a connection |
-    | after one that was refused by an HTTPException below 500 | the endpoint runs again |
-    | after one that was answered 500 or more, or raised something else | the endpoint runs again; with ``rerun=False`` 500 |
-    | after one whose process has died | as above, when its lease has ended |
+    | while a request with this key is processed | 409 with ``Retry-After`` |
+    | with a key already used with another method, path, query, content type or body | 422 |
+    | after a request answered below 500 | the same status, headers and body, without Set-Cookie and the headers of a connection |
+    | after a request refused by an HTTPException below 500 | the endpoint runs again |
+    | after a request answered 500 or more, or ended by another exception | the endpoint runs again; with ``rerun=False`` 500 |
+    | after a request whose process has died | as above, when its lease has ended |
 
     Example:
         @idempotent(scope=lambda request: request.user.display_name)
@@ -101,10 +101,10 @@ def idempotent(
 
     Args:
         scope: Called with the request; returns to whom the key belongs, such as the id of the user: no caller gets the answer of
-            another. It has to authenticate the caller by itself, or by what a middleware has found: it is called before the
-            dependencies of the route, and an answer that is repeated calls none of them. It may be a coroutine function, and raise
-            HTTPException. ``"global"`` says that all callers share their keys.
-        keep: Seconds for which an answer counts, from its end on: a number or a timedelta, from 0.001 s to 366 days.
+            another. It has to authenticate the caller by itself, or by the findings of a middleware: it is called before the
+            dependencies of the route, and a repeated answer calls none of them. It may be a coroutine function, and raise
+            HTTPException. With ``"global"`` all callers share their keys.
+        keep: Seconds for which an answer counts, from the end of the answer on: a number or a timedelta, from 0.001 s to 366 days.
         name: The name of the keys on the server.
         rerun: Whether a request is processed again whose processing began and did not end. With False it is processed once
             at most, and may remain undone.
@@ -135,7 +135,7 @@ class Idempotent:
     def __call__(self, endpoint: Callable[..., Any], /, **_route: Any) -> Callable[..., Awaitable[Response]]:
         """Decorate an endpoint of Starlette: a function of the request, or a method of an HTTPEndpoint.
 
-        Raises TypeError when it is called without a request at its end, as by FastAPI: use `route_class` there.
+        Raises TypeError when it is called without a request at the end, as by FastAPI: use `route_class` there.
         """
         if _route:  # FastAPI makes its routes so
             raise TypeError("this is no class of routes; use APIRouter(route_class=idempotent(…).route_class)")
@@ -181,9 +181,9 @@ class Idempotent:
         return IdempotentRoute
 
     async def answer(self, request: Request, endpoint: Endpoint) -> Response:
-        """Return the recorded answer to a request, or run the endpoint and record its answer.
+        """Return the recorded answer to a request, or run the endpoint and record the answer.
 
-        Raises HTTPException for requests that are refused, and the errors of the endpoint.
+        Raises HTTPException for refused requests, and the errors of the endpoint.
         """
         if request.method not in METHODS:
             return await endpoint(request)
@@ -230,7 +230,7 @@ class Idempotent:
 
 
 def _check_scope(scope: object) -> None:
-    """Raise TypeError for what is no function of a request, such as a dependency of FastAPI."""
+    """Raise TypeError for anything but a function of a request, such as a dependency of FastAPI."""
     if not callable(scope):
         raise TypeError(f"scope must be a function of the request, or 'global', not {scope!r}")
     try:
@@ -270,7 +270,7 @@ def _key(request: Request) -> str:
 def _fingerprint(request: Request, body: bytes) -> bytes:
     """Return the fingerprint of a request. The server stores a digest of it.
 
-    The path is taken from the scope, as it was routed: a URL that is made of the scope anew would join different paths.
+    The path is taken from the scope, as it was routed: a URL made of the scope anew would join different paths.
     """
     kind, _, options = request.headers.get("content-type", "").partition(";")
     if kind.startswith("multipart/") and (found := BOUNDARY.search(options)):

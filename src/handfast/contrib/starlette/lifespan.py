@@ -1,4 +1,4 @@
-"""The client of an application while the application runs, and the election of the worker that leads."""
+"""The client of an application while the application runs, and the election of the leading worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def handfast_lifespan(
 ) -> Lifespan:
     """Return a lifespan that opens a client when the application starts, and closes it when the application ends.
 
-    The client is ``app.state.handfast``, and that of `client` in a request. The application may start again in the same
+    The client is ``app.state.handfast``, and the result of `client` in a request. The application may start again in the same
     process, as it does for each ``with TestClient(app)``. No I/O before the first request: an application starts while the
     server is away.
 
@@ -35,9 +35,9 @@ def handfast_lifespan(
 
     Args:
         server: A URL as `handfast.AsyncHandfast` takes it; None takes it from ``$HANDFAST_URL``, else ``$REDIS_URL``. Or a
-            client, for decorators that need one when the module is imported.
+            client, for decorators that need a client when the module is imported.
         inner: The application's own lifespan. It begins when the client is there, and ends before it is closed.
-        options: Of the client that is made: ``namespace``, ``label``, ``retry_for``, and so on.
+        options: Of the new client: ``namespace``, ``label``, ``retry_for``, and so on.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.
@@ -63,7 +63,7 @@ def client(request: HTTPConnection) -> AsyncHandfast:
     """Return the client of the application that answers a request. A dependency, too: ``Depends(client)``.
 
     Raises:
-        RuntimeError: The application has none. One that is mounted into another has a ``state`` of its own.
+        RuntimeError: The application has none. An application mounted into another has a separate ``state``.
     """
     found = getattr(request.app.state, "handfast", None)
     if not isinstance(found, AsyncHandfast):

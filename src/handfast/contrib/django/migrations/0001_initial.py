@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):  # type: ignore[misc]
-    """Makes it known, so that its permissions are made."""
+    """Makes the model known, so the permissions of the model are made."""
 
     initial = True
     dependencies: ClassVar[list[tuple[str, str]]] = []

@@ -1,4 +1,4 @@
-"""``manage.py migrate_once``: ``migrate`` in the start of each replica, of which one at a time migrates."""
+"""``manage.py migrate_once``: ``migrate`` in the start of each replica, a single replica at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):  # type: ignore[misc]
         parser.add_argument("--alias", default=DEFAULT, help="The alias of HANDFAST.")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Migrate. A replica that starts later finds nothing to do, and takes no lock."""
+        """Migrate. A later replica finds nothing to do, and takes no lock."""
         database = options["database"]
         if not self._is_behind(database):
             self.stdout.write("Nothing is to be migrated.")
