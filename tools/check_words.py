@@ -5,12 +5,16 @@ Each word is a metaphor or a vague subject for which the field has a noun, or th
 ``words: allow WORD`` in a comment on the same line permits the rare good use; a permission that nothing needs is a
 fault.
 
+Over all docstrings of ``src``, pronouns that a reader has to resolve are bounded as well, by their share of the words.
+
 ``python tools/check_words.py`` checks the folder it is run in.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +47,9 @@ BANNED = (
     "whatever becomes",
     "whoever",
 )
+PER_1000 = {"what": 2, "one": 6, "its": 4, "that": 16}
+"""The largest numbers of these words among 1,000 of the docstrings; trio has about half of them."""
+
 CHECKED = ("src", "lint", "lab", "docs", "tests", "tools", "examples", ".ci", ".github")
 """Folders. The files beside them are checked too; ``results`` holds what programs wrote."""
 
@@ -65,8 +72,30 @@ def main(root: Path) -> int:
         for path in files_of(root)
         for line, word in check(path.read_text())
     ]
+    faults += pronouns(root / "src")
     print("\n".join(faults) or "no banned word")
     return 1 if faults else 0
+
+
+def pronouns(folder: Path) -> Iterator[str]:
+    """Yield each pronoun of ``PER_1000`` that is too frequent, with the files that have most of them."""
+    found = {path.relative_to(folder).as_posix(): docstring_words(path) for path in sorted(folder.rglob("*.py"))}
+    total = sum((words for words in found.values()), Counter[str]())
+    for word, bound in PER_1000.items():
+        share = 1000 * total[word] / max(1, total.total())
+        if share > bound:
+            most = sorted(found, key=lambda name: -found[name][word])[:5]
+            yield f"src: {share:.1f} times {word!r} in 1,000 words of docstrings, above {bound}; most in {', '.join(most)}"
+
+
+def docstring_words(path: Path) -> Counter[str]:
+    """Count the words of all docstrings of a module. What is generated has those of the source."""
+    text = path.read_text()
+    if text.startswith("# Generated from"):
+        return Counter()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, documented))
+    return Counter(re.findall(r"[a-z']+", " ".join(ast.get_docstring(node) or "" for node in nodes).lower()))
 
 
 def files_of(root: Path) -> Iterator[Path]:

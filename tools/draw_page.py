@@ -12,9 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from PIL import Image
 from playwright.sync_api import Browser, Route, sync_playwright
 
 from handfast.testing import ServerController
@@ -84,12 +86,18 @@ def _take(browser: Browser, url: str, theme: Theme) -> None:
         tab.goto(f"{url}#/{view}")
         tab.locator("#live", has_text="Live").wait_for()
         tab.wait_for_timeout(1500)
-        tab.screenshot(path=ASSETS / f"page-{name}-{theme}.png")
+        _save(tab.screenshot(), f"page-{name}-{theme}.png")
     tab.goto(f"{url}#/{NAME}")
     tab.locator("#act-release:not([disabled])").click()
     tab.fill("#ask-reason", "hangs since the deploy, INC-4411")
-    tab.screenshot(path=ASSETS / f"page-release-{theme}.png")
+    _save(tab.screenshot(), f"page-release-{theme}.png")
     tab.close()
+
+
+def _save(picture: bytes, name: str) -> None:
+    """Write a picture with 256 colors: a third of the size, and no difference that is seen."""
+    palette = Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    palette.save(ASSETS / name, optimize=True)
 
 
 def _rename(route: Route) -> None:

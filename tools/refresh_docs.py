@@ -6,7 +6,7 @@ page cannot say anything else than they do:
 - ``cli``: the commands, read from click;
 - ``calls``: the engine's scripts by kind, for tests with faults;
 - ``loops``: what ends a loop that runs for as long as the process lives, from `handfast._protocol.loops`;
-- ``scripts``: the engine's scripts, read from their headers;
+- ``scripts``: the engine's scripts, with the first sentences of their headers;
 - ``lint``: the rules of the linter;
 - ``facts``: two figures of the front page, from ``lock.json`` and from R8 in ``results/reliability/trials.json``;
 - ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
@@ -28,6 +28,7 @@ import json
 import re
 import sys
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -48,6 +49,7 @@ from handfast_lint import RULES
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 LUA = ROOT / "src/handfast/_engine/lua"
+SOURCE = f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['urls']['Source']}/blob/main"
 SECTION = re.compile(r"(<!-- begin:(\w+) -->\n).*?(<!-- end:\2 -->)", re.DOTALL)
 
 COUNTED = {
@@ -136,10 +138,13 @@ def _prose(text: str | None) -> str:
 
 
 def scripts() -> Iterator[str]:
-    """The contracts of the engine's scripts, as they stand in the files."""
+    """The engine's scripts, each with the first sentence of the contract and a link to the rest."""
+    yield "| script | |\n|---|---|"
     for path in sorted(LUA.glob("*.lua")):
-        header = takewhile(lambda line: line.startswith("--"), path.read_text(encoding="utf-8").splitlines())
-        yield f"### {path.stem}\n\n```lua\n" + "\n".join(header) + "\n```\n"
+        header = takewhile(lambda line: line != "--", path.read_text(encoding="utf-8").splitlines())
+        said = " ".join(line.removeprefix("-- ") for line in header).partition(": ")[2]
+        sentence = re.split(r"(?<=\.) (?=[A-Z])", said, maxsplit=1)[0]
+        yield f"| [`{path.stem}`]({SOURCE}/{path.relative_to(ROOT)}) | {_cell(sentence)} |"
 
 
 def calls() -> Iterator[str]:

@@ -84,3 +84,13 @@ def test_what_programs_wrote_and_pictures_are_left_out(tool, house):
     (house / "src/__pycache__").mkdir()
     (house / "src/__pycache__/a.txt").write_text(BODY)
     assert tool.main(house) == 0
+
+
+def test_pronouns_are_bounded_over_all_docstrings(tool, house):
+    (house / "src/deep/made.py").write_text('# Generated from said.py\n"""Its one."""\n')
+    said = house / "src/deep/said.py"
+    said.write_text(f'"""Return its fence. {"word " * 247}"""\n')
+    assert list(tool.pronouns(house / "src")) == []
+    said.write_text(f'"""Return its fence. {"word " * 240}"""\n')
+    (line,) = tool.pronouns(house / "src")
+    assert line == "src: 4.1 times 'its' in 1,000 words of docstrings, above 4; most in deep/said.py, deep/made.py"

@@ -126,7 +126,7 @@ class Bench:
         found = {"bench": self._name, "machine": self.machine, "settings": self._settings, **results}
         text = json.dumps(found, indent=1, default=asdict)
         # Write a list of numbers on a single line.
-        self._file.write(re.sub(r"\[[-\d.,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text))
+        self._file.write(re.sub(r"\[[-\d.,\s]*\]", lambda numbers: "".join(numbers[0].split()), text))
 
 
 def bench(
