@@ -1,4 +1,4 @@
-"""The ``with`` blocks of an object: those that threads or tasks share, and which lease each of them has; or a single one."""
+"""The ``with`` blocks of an object which threads or tasks share, with the lease of each; or a single block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Blocks", "Entrance"]
 
 
 class Entered(Protocol):
-    """What a block holds: the scope of a driver."""
+    """The object held by a block: the scope of a driver."""
 
     def _begin(self, frame: FrameType, caller: Any, /) -> Self: ...
 
@@ -30,9 +30,9 @@ class Callers(Protocol):
 
 
 class Blocks(Generic[L]):
-    """The blocks that each caller has entered, in order: the frame that entered, and the lease.
+    """The entered blocks of each caller, in order: the entering frame, and the lease.
 
-    With ``owned``, a block that its frame does not tell is one of the caller's own or of a caller that has ended.
+    With ``owned``, a block that its frame does not tell belongs to the caller, or to a caller that has ended.
     """
 
     def __init__(self, callers: Callers, *, owned: bool = False) -> None:
@@ -45,7 +45,7 @@ class Blocks(Generic[L]):
         return len(self._entered)
 
     def enter(self, frame: FrameType, lease: L) -> L:
-        """Enter a block of the caller in that frame, with a lease that was just acquired."""
+        """Enter a block of the caller in this frame, with a lease just acquired."""
         caller = self._callers.caller()
         blocks = self._entered.get(caller)
         if blocks is None:
@@ -55,7 +55,7 @@ class Blocks(Generic[L]):
         return lease._begin(frame, caller)  # noqa: SLF001 -- of the drivers, too
 
     def leave(self, frame: FrameType) -> L | None:
-        """Remove the block that is being left in that frame, and return the lease; None without a block."""
+        """Remove the block being left in this frame, and return the lease; None without a block."""
         mine = self._callers.caller()
         blocks = self._entered.get(mine)
         if blocks and blocks[-1][0] is frame:  # as nearly always
@@ -68,12 +68,12 @@ class Blocks(Generic[L]):
         return lease
 
     def left_in(self, frame: FrameType) -> tuple[object, L] | None:
-        """Return the block that is being left in that frame: the caller that entered it, and its lease.
+        """Return the block being left in this frame: the caller that entered it, and the lease.
 
-        A framework may leave a block in another thread or task than the one that entered it: a generator's, for
-        example, whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the
-        caller's latest block, or else that of the only other caller; of several, none can be chosen without the risk
-        that it is the wrong one.
+        A framework may enter a block in one thread or task, and leave it in another: the block of a generator, for
+        example, whose frame stays the same. An exit stack enters and leaves in separate frames: then it is the caller's
+        latest block, or else the block of the only other caller. Of several other callers none is chosen, since the
+        choice might be wrong.
         """
         mine = self._callers.caller()
         for caller in (mine, *self._entered):
@@ -119,5 +119,5 @@ class Entrance:
             raise RuntimeError(f"{self._block()!r} can be entered once; {self._advice}") from None
 
     def reopen(self) -> None:
-        """Let another caller in, since this one did not get in."""
+        """Let another caller in, since this caller did not get in."""
         self._places.append(True)

@@ -1,4 +1,4 @@
-"""Which functions a primitive may decorate, and for which name: that of the primitive, filled with the call's arguments."""
+"""Which functions a primitive may decorate, and for which name: the primitive's, filled with the call's arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class NameTemplate:
-    """A name with fields that stand for parameters of a function."""
+    """A name with fields for parameters of a function."""
 
     def __init__(self, signature: inspect.Signature) -> None:
         self._signature = signature
@@ -47,7 +47,7 @@ class NameTemplate:
     def of(cls, names: Iterable[str], function: Callable[..., Any]) -> Self | None:
         """Return the template; None if no name has braces.
 
-        Raises ValueError for fields that the function has no value for.
+        Raises ValueError for fields without a parameter of the function.
         """
         templates = [name for name in names if "{" in name or "}" in name]
         if not templates:
@@ -70,11 +70,11 @@ class NameTemplate:
         return cls(signature)
 
     def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[str], str]:
-        """Return what fills a name with the arguments of one call.
+        """Return a function which fills a name with the arguments of a call.
 
         Raises TypeError if the call does not fit the function.
 
-        What fills it raises ValueError for None: all callers without a value would share one name.
+        The returned function raises ValueError for None: all callers without a value would share a name.
         """
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -111,7 +111,7 @@ class CallKey:
                 )
 
     def parts(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments of one call. Raises TypeError if the call does not fit the function."""
+        """Return the key arguments of a call. Raises TypeError if the call does not fit the function."""
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
         return [call.arguments[parameter] for parameter in self._by]
@@ -128,7 +128,7 @@ def replacing(function: Callable[P, Any]) -> Callable[[Callable[P, R]], Callable
 
 
 def coroutine_function(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function that an object of AsyncHandfast decorates. Raises TypeError for one that it can't."""
+    """Return the function for an object of AsyncHandfast to decorate. Raises TypeError if it can't be decorated."""
     _refuse_generators(function)
     if not _is(inspect.iscoroutinefunction, function):
         raise TypeError(f"{_shown(function)} is not a coroutine function; decorate it with what Handfast makes")
@@ -136,9 +136,9 @@ def coroutine_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def plain_function(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function that an object of Handfast decorates. Raises TypeError for one that it can't.
+    """Return the function for an object of Handfast to decorate. Raises TypeError if it can't be decorated.
 
-    A plain function may be the wrapper of one that it can't, which shows only when it is called.
+    A plain function may wrap a coroutine function or a generator function, which shows only when it is called.
     """
     _refuse_generators(function)
     if _is(inspect.iscoroutinefunction, function):
@@ -158,7 +158,7 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def awaited_function(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Return the function that a loop of AsyncHandfast calls. Raises TypeError for one that is not awaited.
+    """Return the function for a loop of AsyncHandfast to call. Raises TypeError if it can't be awaited.
 
     Of a lambda only the result tells.
     """
@@ -180,7 +180,7 @@ def awaited_function(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitab
 
 
 def called_function(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function that a loop of Handfast calls. Raises TypeError for one whose body would run after the call.
+    """Return the function for a loop of Handfast to call. Raises TypeError if the body would run after the call.
 
     Of the wrapper of such a function only the result tells.
     """
@@ -200,7 +200,7 @@ def called_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_called_here(function: Callable[..., Any], advice: str = "use AsyncHandfast for it") -> None:
-    """Raise TypeError for what can't be called, and for a coroutine function, which nothing would await."""
+    """Raise TypeError if the function can't be called, or is a coroutine function, which nothing would await."""
     if not callable(function):
         raise TypeError(f"{function!r} is no function")
     if _is(inspect.iscoroutinefunction, function):
@@ -208,9 +208,9 @@ def check_called_here(function: Callable[..., Any], advice: str = "use AsyncHand
 
 
 def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Return a coroutine function for what AsyncHandfast calls for a result. Raises TypeError for what gives none.
+    """Return a coroutine function which calls the given function for a result. Raises TypeError if it gives none.
 
-    It may be a coroutine function, or a plain one that returns an awaitable, or the result.
+    The given function may be a coroutine function, or a plain function that returns an awaitable or the result.
     """
     _check_called(function)
 
@@ -222,7 +222,7 @@ def awaiting(function: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, An
 
 
 def calling(function: Callable[[], R]) -> Callable[[], R]:
-    """Return what Handfast calls for a result. Raises TypeError for what gives none."""
+    """Return the function for Handfast to call for a result. Raises TypeError if it gives none."""
     flags = _check_called(function)
     if flags & inspect.CO_COROUTINE or (flags == UNKNOWN and _is(inspect.iscoroutinefunction, function)):
         raise TypeError(
@@ -233,9 +233,9 @@ def calling(function: Callable[[], R]) -> Callable[[], R]:
 
 
 def check_parameterless(function: Callable[..., object]) -> None:
-    """Refuse a function whose calls would share one result, whatever their arguments are. Raises ValueError.
+    """Refuse a function whose calls would share a result, whatever their arguments are. Raises ValueError.
 
-    A function without a signature, as some that are written in C, will do.
+    A function without a signature, like some that are written in C, will do.
     """
     try:
         parameters = [*signature_of(function).parameters]
@@ -249,7 +249,7 @@ def check_parameterless(function: Callable[..., object]) -> None:
 
 
 def check_finished(value: object, name: str) -> None:
-    """Refuse what is no result yet. Raises TypeError."""
+    """Refuse a value which is no result yet, such as a coroutine. Raises TypeError."""
     if kind := _unfinished(value):
         raise TypeError(
             f"the result of {name!r} is a {kind}, whose body has not run: nothing is recorded; pass what it returns or yields"
@@ -285,7 +285,7 @@ def _flags(function: Callable[..., object]) -> int:
 
 
 def _unfinished(result: object) -> str | None:
-    """Return the kind of what runs only later; None for a result. It is closed, so Python does not warn of it."""
+    """Return the kind of an object that runs only later; None for a result. It is closed, so Python does not warn."""
     if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
         return None
     if hasattr(result, "close"):
@@ -314,6 +314,6 @@ def _shown(function: Callable[..., Any]) -> str:
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
-    """Return whether a function, or the ``__call__`` of a callable object, is of that kind."""
+    """Return whether a function, or the ``__call__`` of a callable object, is of this kind."""
     function = getattr(function, "__func__", function)  # of a static method
     return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 -- the method itself is needed

@@ -1,4 +1,4 @@
-"""In which order a client takes names together: two orders that contradict each other wait for each other."""
+"""The order in which a client takes names together: calls with contradicting orders wait for each other."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST = 100_000
 
 
 class Nesting:
-    """Of each pair of names that were taken together, the first one.
+    """The first name of each pair of names taken together.
 
-    Threads share it. The step that reads a pair and stores it is a single operation of a dictionary, so of two calls at
-    the same time with contradicting orders at most one passes. No lock is held that a fork could copy.
+    Threads share it. A single operation of a dictionary reads and stores a pair, so of two calls at the same time with
+    contradicting orders at most one passes. No lock is held that a fork could copy.
     """
 
     def __init__(self) -> None:

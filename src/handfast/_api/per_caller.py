@@ -1,6 +1,6 @@
-"""What each caller (a thread or a task) of a client holds, by name: for reentrancy and for the detection of deadlocks.
+"""Objects held by each caller (a thread or a task) of a client, by name: for reentrancy and detection of deadlocks.
 
-All references are weak: an entry ends with its value or with its caller.
+All references are weak: an entry ends with the value or with the caller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PerCaller(Generic[V]):
 
 
 class ReentrantHold:
-    """A reentrant lock as one caller holds it: one grant, and the leases that share it."""
+    """A reentrant lock held by a caller: a single grant, and the leases which share it."""
 
     __slots__ = ("__weakref__", "_owner", "leases", "state")
 
@@ -49,7 +49,7 @@ class ReentrantHold:
         return bool(self.leases) and not self.state.is_released
 
     def forget(self, attempt: Attempt) -> None:
-        """Remove the lease of an attempt that raised: it may live on in the traceback, but its caller never got it."""
+        """Remove the lease of an attempt that raised: it may live on in the traceback, but the caller never got it."""
         for lease in [lease for lease, made_by in list(self.leases.items()) if made_by is attempt]:
             self.leases.pop(lease, None)
 

@@ -1,4 +1,4 @@
-"""What is stored of a result of `once`, or of an item of `Debounce.collect`: its bytes, by default as JSON."""
+"""The stored form of a result of `once`, or of an item of `Debounce.collect`: bytes, by default of JSON."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Codec:
         self._loads = loads or _from_json
 
     def encode(self, value: Any) -> tuple[bytes, Any]:
-        """Return the bytes of a value, and what others will read of them.
+        """Return the bytes of a value, and the value which others will read from them.
 
-        Raises TypeError, ValueError and what the functions raise.
+        Raises TypeError, ValueError and the errors of the functions.
         """
         data = self._dumps(value)
         if not isinstance(data, bytes):
@@ -50,12 +50,12 @@ class Codec:
         return data, self.decode(data)
 
     def decode(self, data: bytes) -> Any:
-        """Return the value that has these bytes."""
+        """Return the value of these bytes."""
         return self._loads(data)
 
 
 def describe(error: BaseException) -> bytes:
-    """Return what is stored of an exception: its kind and its text."""
+    """Return the stored form of an exception: kind and text."""
     text = type(error).__name__
     with suppress(Exception):  # of its own __str__: a run ends however its error is made
         text = f"{text}: {error}".removesuffix(": ")

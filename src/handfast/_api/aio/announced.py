@@ -34,8 +34,6 @@ class AsyncAnnouncedLease(AsyncLease):
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         released = await super().release()
         if released:

@@ -23,6 +23,8 @@ class AsyncAutocomplete(AsyncObject):
 
     Every method may raise ServerRefused and redis-py's connection errors.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         cities = hf.autocomplete("cities", fold_case=True)
         await cities.add(["Berlin", "Bern"])
@@ -32,11 +34,11 @@ class AsyncAutocomplete(AsyncObject):
     _request: AutocompleteRequest
 
     async def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
-        """Add entries; those that are there already stay.
+        """Add entries; existing entries stay.
 
         Args:
             names: One entry, or several, each of 1 byte to 16 KiB of UTF-8. For a ranked index also a mapping of
-                entries to finite scores. Without a score, a new entry of a ranked index gets 0.0 and an existing one
+                entries to finite scores. Without a score, a new entry of a ranked index gets 0.0 and an existing entry
                 keeps its score.
 
         Raises:
@@ -63,12 +65,12 @@ class AsyncAutocomplete(AsyncObject):
         """Return entries that begin with a prefix, and write nothing.
 
         They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in
-        descending order of their scores, and then in that order. Takes one round trip for up to 1,500 entries, or 380
-        with ``fold_case``. With
-        ``ranked`` it takes more of them where hundreds of entries begin with the prefix, but few of those with the highest scores do.
+        descending order of their scores, and then in this order. Takes one round trip for up to 1,500 entries, or 380
+        with ``fold_case``. With ``ranked`` it takes more of them where hundreds of entries begin with the prefix, but
+        few of those with the highest scores do.
 
         Args:
-            prefix: What the entries begin with; the empty prefix returns all of them.
+            prefix: The beginning of the entries; the empty prefix returns all of them.
             limit: How many entries at most, from 1 to 10,000.
         """
         return await self._driver.run(
@@ -76,11 +78,11 @@ class AsyncAutocomplete(AsyncObject):
         )
 
     async def size(self) -> int:
-        """Return the number of entries. Takes one round trip."""
+        """Return the number of entries. Takes a round trip."""
         return int(await self._driver.run(reply_to(self._request.command("ZCARD", "names")), self.name))
 
     async def clear(self) -> None:
-        """Remove all entries. Takes one round trip."""
+        """Remove all entries. Takes a round trip."""
         await self._driver.run(reply_to(self._request.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:

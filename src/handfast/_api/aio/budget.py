@@ -28,9 +28,9 @@ __all__ = ["AsyncBudget", "AsyncBudgetOfAll", "AsyncReservation"]
 
 
 class AsyncReservation(Named):
-    """An amount that is held of a budget for one call.
+    """An amount of a budget, held for a single call.
 
-    It is settled once: by `settle`, by `give_back`, or at the end of its block, where the amount that was held counts.
+    It is settled once: by `settle`, by `give_back`, or at the end of the block, where the held amount counts.
     """
 
     _request: BudgetRequest
@@ -65,12 +65,12 @@ class AsyncReservation(Named):
     async def settle(self, amount: Amount) -> bool:
         """Settle the reserved amount with the cost of the call, once.
 
-        An outage raises nothing: the answer that was paid for is worth more. The client logs a WARNING and goes on for 20
-        seconds in the background; if that fails, it logs an ERROR with the amount. Then the amount that was held counts
-        until the period ends, or with a ``ttl`` nothing does.
+        An outage raises nothing: the paid answer is worth more. The client logs a WARNING and goes on for 20 seconds in
+        the background; if that fails, it logs an ERROR with the amount. Then the held amount counts until the period
+        ends, or with a ``ttl`` nothing does.
 
-        A hold that is gone, since its ``ttl`` is over or the server has lost it, is charged all the same. An amount above
-        the reserved amount may exceed the limit: then nothing fits until the next period.
+        A hold which is gone, since the ``ttl`` is over or the server has lost it, is charged all the same. An amount
+        above the reserved amount may exceed the limit: then nothing fits until the next period.
 
         Args:
             amount: A Decimal, a text such as "0.42" or an int, from 0 to 4,503,599,627.370496; rounded up to six decimals.
@@ -101,7 +101,7 @@ class AsyncReservation(Named):
         return await self.settle(0)
 
     async def _end(self, error: BaseException | None) -> None:
-        """Let the amount count that was held, unless the block has settled. It may be called again."""
+        """Let the held amount count, unless the block has settled. It may be called again."""
         if not self._is_sent:
             self._settled = as_decimal(self._settlement.amount)
             await self._send(error)
@@ -181,9 +181,9 @@ class AsyncBudgetOfAll(Named):
         Args:
             amount: The most that the call may cost: a Decimal, a text such as "0.42" or an int, from 0 to
                 4,503,599,627.370496; rounded up to six decimals.
-            ttl: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the amount is given back unless it
-                is settled. Longer than the call takes: one that ends later is charged all the same, and may exceed the
-                limit then. None holds it until the period ends.
+            ttl: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the amount is given back
+                unless it is settled. Choose it longer than the call takes: a later settlement is charged all the same,
+                and may exceed the limit then. None holds it until the period ends.
 
         Returns:
             A context manager for one ``async with``; the value is the `Reservation`. Beginning the block raises BudgetExceeded if the
@@ -205,11 +205,12 @@ class AsyncBudget(AsyncBudgetOfAll, AsyncObject):
     reserved amount, and late ones. The clock of the server says which period it is. An amount belongs to the period
     in which it was held, also if it is settled in the next one.
 
-    The budget is a brake, not a ledger: a server that loses its data, or the last moments of them in a failover, has less
-    on record than was spent. `at_least_spent` sets that right.
+    The budget is a brake, not a ledger: a server that loses its data, or the last moments of them in a failover, has
+    less on record than was spent. `at_least_spent` sets that right.
 
-    Where clients bring different limits, each amount is held by that of its own client. After `set_limit`, that one counts
-    for all. Threads or tasks may share the object. Every method may raise ServerRefused and redis-py's connection errors.
+    Where clients bring different limits, each amount is held under the limit of the calling client. After `set_limit`,
+    the new limit counts for all. Threads or tasks may share the object. Every method may raise ServerRefused and
+    redis-py's connection errors.
 
     Example:
         budget = hf.budget("llm", "100.00/month", zone="Europe/Berlin")
@@ -224,7 +225,7 @@ class AsyncBudget(AsyncBudgetOfAll, AsyncObject):
     def all_of(self, *keys: KeyPart | Iterable[KeyPart]) -> AsyncBudgetOfAll:
         """Return several accounts of the budget: an amount is held in all of them, or in none. No I/O.
 
-        Each has the limit of this object, or that of its own `set_limit`.
+        Each has the limit of this object, or the limit set for it by `set_limit`.
 
         Example:
             budget.all_of("acme", ("acme", "team-7"), ("acme", "team-7", "ann")).reserve("0.42")
@@ -265,11 +266,12 @@ class AsyncBudget(AsyncBudgetOfAll, AsyncObject):
     async def set_limit(self, limit: Amount | None, *, reason: str | None = None) -> None:
         """Set the limit for all clients, whatever limits they bring, from now on and in later periods.
 
-        The limit may be below the spent and the held sum: then nothing fits. Each key of `keyed` has a limit of its own. The server
-        forgets it 32 days after the last period in which something was held, and where it loses its data.
+        The limit may be below the spent and the held sum: then nothing fits. Each key of `keyed` has a separate limit.
+        The server forgets it 32 days after the last period in which something was held, and where it loses its data.
 
         Args:
-            limit: As ``amount`` of `reserve`, with at most six decimals. None has each client bring its own again.
+            limit: As ``amount`` of `reserve`, with at most six decimals. None lets the limits of the clients count
+                again.
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Raises:
@@ -302,7 +304,7 @@ class AsyncBudget(AsyncBudgetOfAll, AsyncObject):
         A hold that is settled later is charged to a new account.
 
         Returns:
-            True if there was one.
+            True if there was an account.
         """
         return await self._driver.run(budgeting.forget(self._account()), self.name)
 

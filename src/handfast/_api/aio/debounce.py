@@ -1,4 +1,4 @@
-"""Debouncing: of calls that follow each other, the newest one runs when it has been quiet for a while."""
+"""Debouncing: of calls that follow each other, the newest runs after a quiet time."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ MAX_WITHIN_MS = 24 * 3600 * 1000
 class AsyncDebounce(AsyncObject):
     """A debounced name. Made by the client's ``debounce()``.
 
-    Calls of one name that follow each other are a burst, in however many processes they are. The newest call waits until
-    it has been quiet, or until the burst has lasted long enough, and runs; each earlier one ends when a later call comes.
-    So one worker waits for each burst, and it runs once.
+    Successive calls of a name are a burst, in however many processes they are. The newest call waits until it has been
+    quiet, or until the burst has lasted long enough, and runs; each earlier call ends when a later call comes. So a
+    single worker waits for each burst, and the burst runs once.
 
-    What runs may overlap with the run of the next burst: put a lock around it where it must not. If the process of the
+    A run may overlap with the run of the next burst: put a lock around it where it must not. If the process of the
     newest call dies while it waits, the burst ends without a run, as if the call had not been made.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         rebuild = hf.debounce("reindex", 5.0, at_most=60.0)
@@ -56,7 +58,7 @@ class AsyncDebounce(AsyncObject):
     def wait(self, attempt: ObjectAttempt, /) -> Awaitable[bool]:
         """Wait until it has been quiet, or until a later call takes over.
 
-        If it raises, is cancelled or is interrupted, the call is withdrawn; if it was the newest one, its burst ends
+        If it raises, is cancelled or is interrupted, the call is withdrawn; if it was the newest, the burst ends
         without a run.
 
         Returns:
@@ -65,9 +67,6 @@ class AsyncDebounce(AsyncObject):
 
         Raises:
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         return self._driver.wait(attempt, debouncing.wait(attempt))
 
@@ -83,13 +82,15 @@ class AsyncDebounce(AsyncObject):
     ) -> AbstractAsyncContextManager[tuple[Any, ...]]:
         """Leave an item, and wait as in `wait`: the block of the newest call gets the items of the whole burst.
 
-        The block of each other call gets no items, as soon as a later call takes over. When the block ends, the items are
-        done, and the server forgets them. If it raises, if its process dies, or if it takes longer than ``within``, another
-        run gets them: an item is done at least once. If nothing runs any more, they stay for a week, for the next burst.
+        The block of each other call gets no items, as soon as a later call takes over. When the block ends, the items
+        are done, and the server forgets them. If it raises, if the process dies, or if it takes longer than ``within``,
+        another run gets them: an item is done at least once. If nothing runs any more, they stay for a week, for the
+        next burst.
 
-        An item stays where it is if its call raises later, or is cancelled: it has nothing to do with which call runs. The
-        items that such a call had taken already are there for the next run at once. A run may also get no items, where an
-        earlier run was quicker. Calls of `wait` leave items alone: use one of both for a name.
+        An item stays where it is if the call raises later, or is cancelled: it is independent of the call which runs.
+        The items that such a call had taken already are there for the next run at once. A run may also get no items,
+        where an earlier run was quicker. Calls of `wait` leave items alone: use only `wait` or only `collect` for a
+        name.
 
         Example:
             comments = hf.debounce("comments", 30.0, at_most=300.0, by="post")
@@ -99,9 +100,9 @@ class AsyncDebounce(AsyncObject):
                     await notify(post, ids)
 
         Args:
-            item: What the run is to get, up to 64 KiB as it is stored.
-            within: Seconds after which the items of this run go to another one if the block has not ended: a number or a
-                timedelta, from 0.001 s to a day.
+            item: The item for the run, up to 64 KiB as it is stored.
+            within: Seconds after which the items of this run go to another run if the block has not ended: a number or
+                a timedelta, from 0.001 s to a day.
             max_items: How many items a run gets at most, 1 to 1,000: the call that leaves the last of these runs at once.
             dumps: From an item to the bytes that are stored; by default JSON. Needs ``loads``, which reads them back;
                 ``dumps=bytes`` stores bytes as they are.
@@ -113,7 +114,7 @@ class AsyncDebounce(AsyncObject):
 
         Raises:
             RuntimeError: The block was entered before.
-            QueueFull: No run has done the last 10,000 items. This one was not taken.
+            QueueFull: No run has done the last 10,000 items. This item was not taken.
             TypeError: An argument has the wrong type; or the item can't be stored.
             ValueError: An argument is out of range; or the item can't be stored, or is too large.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
@@ -139,21 +140,22 @@ class AsyncDebounce(AsyncObject):
         return await self._driver.look(debouncing.status(self._request), self.name, reply_seconds(timeout))
 
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R | None]]:
-        """Decorate a function: each call of it waits, and runs it if it is the newest one then.
+        """Decorate a function: each call of it waits, and runs it if it is the newest then.
 
         The decorated function returns the result, or None where a later call took over. With the ``by`` of the client's
-        ``debounce()``, calls count for the key that their arguments make; it runs with the arguments of the newest one.
+        ``debounce()``, calls count for the key made of their arguments; the function runs with the arguments of the
+        newest call.
 
         Example:
             @hf.debounce("reindex", 5.0, at_most=60.0, by="customer")
             async def reindex(customer): ...
 
         Args:
-            function: What to decorate.
+            function: The function to decorate.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
+            ValueError: A name in ``by`` is no parameter of the function; or the name has braces, which stand for
                 arguments in the names of locks: use ``by``.
         """
         function = coroutine_function(function)

@@ -1,4 +1,4 @@
-"""What all primitives of one name have in common: who holds it, who waits for it, and how to take it away."""
+"""The base of all primitives with a name: who holds it, who waits for it, and how to take it away."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class AsyncRevocable(Named):
     async def force_release(
         self, *, reason: str = "released by force", up_to_fence: int | None = None, fence: int | None = None
     ) -> int:
-        """Revoke the leases of all current holders, or of one of them, and hand over to the next waiters.
+        """Revoke the leases of all current holders, or of a single holder, and hand over to the next waiters.
 
-        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the
-        reason. That does not undo or stop writes on their way; only a fence that the protected resource checks refuses
-        those.
+        Each former holder is notified at once: the lease is lost, and the ``with`` block raises LeaseLost with the
+        reason. Writes on their way are neither undone nor stopped; only a fence checked by the protected resource
+        refuses them.
 
         Example:
             for holder in (await semaphore.status()).holders:
@@ -39,20 +39,18 @@ class AsyncRevocable(Named):
 
         Args:
             reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
-            up_to_fence: Revoke only leases with this fence or a smaller one, from 1 to 2**53: those that a status has
-                shown, and none that came since. None revokes all that there are now.
-            fence: Revoke only the lease with this fence, from 1 to 2**53, of the holder that a status has shown. A lease whose
+            up_to_fence: Revoke only leases with this fence or a smaller fence, from 1 to 2**53: the leases shown by a
+                status, and no later leases. None revokes all present leases.
+            fence: Revoke only the lease with this fence, from 1 to 2**53, of a holder shown by a status. A lease whose
                 fence the server has evicted, shown as 0, can't be chosen. Not together with ``up_to_fence``.
 
         Returns:
-            How many leases were revoked. With ``fence``: 1, or 0 if that lease has ended.
+            How many leases were revoked. With ``fence``: 1, or 0 if the lease has ended.
 
         Raises:
             TypeError: ``reason`` is no str, or a fence no int.
             ValueError: ``reason`` is empty or too long, a fence is out of range, or both fences are given.
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if fence is not None and up_to_fence is not None:
             raise ValueError("fence is of one lease, up_to_fence of all up to it; give one of them")
@@ -72,8 +70,6 @@ class AsyncInspectable(AsyncRevocable):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         return (await self.status()).free < self._request.weight
 
@@ -90,8 +86,6 @@ class AsyncInspectable(AsyncRevocable):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """

@@ -57,8 +57,6 @@ class AsyncItemLease(AsyncLease):
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         self._end()
         return await super().release()

@@ -1,4 +1,4 @@
-"""A lease: what an acquire gives, and where ownership lives."""
+"""A lease: the result of an acquire, and the place where ownership lives."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ PLAIN = "give a plain function"
 class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
-    Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant
-    lock.
+    Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release a lease, except the lease of a
+    reentrant lock.
 
     A lease is lost if it expires before it is renewed, if an operator revokes it, or if the server no longer has it.
-    Then its ``with`` block raises LeaseLost: in the asyncio API at once, by cancelling the block, and in the sync API
+    Then the ``with`` block raises LeaseLost: in the asyncio API at once, by cancelling the block, and in the sync API
     when the block ends. With ``on_lost="warn"`` the block runs to its end, and a RuntimeWarning is issued there.
 
     A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a
     ResourceWarning is issued.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.lock("orders:42") as lease:
@@ -73,8 +75,8 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     def token(self) -> str:
         """The unguessable id of this lease. It is the right to renew and to release, so do not log it.
 
-        ``handfast extend`` and ``handfast release`` take the token. With ``at_least``, that time in milliseconds follows
-        behind a dot, since it belongs to the grant.
+        ``handfast extend`` and ``handfast release`` take the token. With ``at_least``, this time in milliseconds
+        follows behind a dot, since it belongs to the grant.
         """
         request = self._state.request
         at_least_ms = request.at_least_ms if isinstance(request, PermitRequest) else 0
@@ -84,14 +86,14 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     def fence(self) -> int:
         """The fencing token: a number that grows with every grant of the name.
 
-        Send it along with every write. If the protected resource refuses numbers smaller than one that it has seen, a
-        former holder can't overwrite the work of a later one.
+        Send it along with every write. If the protected resource refuses numbers smaller than the largest it has seen,
+        a former holder can't overwrite the work of a later holder.
         """
         return self._state.fence
 
     @property
     def lost(self) -> bool:
-        """True if the lease ended before it was released. Takes no I/O: the time of its end is known here."""
+        """True if the lease ended before it was released. Takes no I/O: the time of the end is known here."""
         return self._state.lost(monotonic())
 
     @property
@@ -119,9 +121,9 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
     @property
     def waited(self) -> float:
-        """Seconds from the call that acquired the lease to its grant; at most one round trip less than the caller waited.
+        """Seconds from the acquiring call to the grant; at most one round trip less than the caller waited.
 
-        A reentrant lock that was acquired again has that of its first acquire.
+        A lease of a reentrant lock that was acquired again has the time of the first acquire.
         """
         return self._state.waited
 
@@ -142,7 +144,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     def check(self) -> None:
         """Raise an error unless the lease is held. Takes no I/O.
 
-        Call it between the steps of long work. It can't see a loss that the server has not reported yet, such as a
+        Call it between the steps of long work. It can't see a loss which the server has not reported yet, such as a
         revocation on its way; only the fence protects against that.
 
         Raises:
@@ -173,8 +175,6 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
             TypeError: ``ttl`` is neither a number nor a timedelta.
             ValueError: ``ttl`` is out of range.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         ttl_ms = self._state.limited(milliseconds(ttl, "ttl"), monotonic())
         self.check()
@@ -185,9 +185,9 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         """Give the lease up here without releasing it, and return a token with which another process adopts it.
 
         The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or
-        extended. The fence and ``at_least`` stay the same. ``max_hold`` no longer counts; the adopting lock brings its own.
-        Here the lease counts as released. `Lock.adopt` turns the token into a lease again, and ``handfast extend`` and
-        ``handfast release`` take it, too.
+        extended. The fence and ``at_least`` stay the same. ``max_hold`` no longer counts; the ``max_hold`` of the
+        adopting lock counts instead. Here the lease counts as released. `Lock.adopt` turns the token into a lease
+        again, and ``handfast extend`` and ``handfast release`` take it, too.
 
         Example:
             lease = await hf.lock("report:7").acquire()
@@ -238,8 +238,6 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         Raises:
             NotOwner: Reentrant locks only: another thread or task acquired it. Nothing was changed.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         return await self._driver.release(self._state)
 
@@ -247,9 +245,9 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
         """Call a function once if the lease is lost, or at once if it was lost already.
 
         In the asyncio API it is called by the event loop, so it must not block. In the sync API all callbacks of a
-        client are called one after the other by a background thread of their own, so one may acquire the lock again;
+        client are called one after the other by a separate background thread, so a callback may acquire the lock again;
         while it waits, the callbacks of other leases wait, too. It runs in a copy of the current context
-        (`contextvars`). Exceptions that it raises are logged; in the asyncio API a KeyboardInterrupt ends the event
+        (`contextvars`). Exceptions of the callback are logged; in the asyncio API a KeyboardInterrupt ends the event
         loop.
 
         Args:
@@ -266,7 +264,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     def add_wanted_callback(self, callback: Callable[[], object]) -> None:
         """Call a function once when a later request asks the holder to end, or at once if one has; see `wanted`.
 
-        It is called as those of `add_lost_callback` are.
+        It is called like the callbacks of `add_lost_callback`.
 
         Args:
             callback: A function without arguments. Its result is ignored.
@@ -316,7 +314,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
 
 def _level_of_user() -> int:
-    """Return the ``stacklevel`` by which a warning of the caller points to the first code that is not of this package."""
+    """Return the ``stacklevel`` by which a warning of the caller points to the first code outside of this package."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001 -- documented, and Python 3.11 has no skip_file_prefixes
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("handfast."):
         level, frame = level + 1, frame.f_back

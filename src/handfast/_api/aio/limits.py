@@ -43,7 +43,7 @@ A = TypeVar("A", bound="AsyncAnyAdmission")
 
 
 class AsyncAnyAdmission(Named):
-    """What a limiter has decided about one call. It is true if the call was admitted."""
+    """The decision of a limiter about a call. It is true if the call was admitted."""
 
     __slots__ = ("_attempt", "_decision", "_driver", "_waited")
 
@@ -68,9 +68,9 @@ class AsyncAnyAdmission(Named):
 
     @property
     def retry_after(self) -> float:
-        """Seconds after which the call may be admitted, if no one else comes before; 0 if it was admitted.
+        """Seconds after which the call may be admitted, if no other call comes before; 0 if it was admitted.
 
-        Of one that exceeds the rates, how long it would have had to wait at least.
+        For a call that exceeds the rates, how long it would have had to wait at least.
         """
         return self._decision.retry_after
 
@@ -92,9 +92,6 @@ class AsyncAnyAdmission(Named):
         Raises:
             RuntimeError: The call was not admitted, or it was given back.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         await self._settle(0)
 
@@ -120,12 +117,12 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
     async def pause(
         self, seconds: Duration | str | None, *, at_most: Duration = 3600.0, reason: str | None = None
     ) -> float:
-        """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
+        """Admit no calls for a while, in any process: for an answer such as 429 with ``Retry-After``.
 
-        Waiters keep their places, and a call that would have to wait for longer than its timeout is refused at once. A
-        pause that lasts longer already stays as it is. After a pause that is longer than a period, as much as the limit
-        is admitted at once: take a second, shorter rate if that is too much. A pause is forgotten where the server
-        loses its data.
+        Waiters keep their places, and a call is refused at once if it would have to wait for longer than its timeout. A
+        longer pause already in force stays as it is. After a pause longer than a period, as much as the limit is
+        admitted at once: take a second, shorter rate if this is too much. A pause is forgotten where the server loses
+        its data.
 
         Example:
             async with limiter:
@@ -134,25 +131,22 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
                 await limiter.pause(answer.headers.get("Retry-After"))
 
         Args:
-            seconds: How long, from when the server gets it: a number or a timedelta. 0 or less changes nothing; `resume`
-                ends a pause. Or a header ``Retry-After`` as it is: a text with seconds or an HTTP date, by the clock of
-                this machine. One that is missing (None), empty or can't be read pauses for a second.
-            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: an hour, since the other side may ask for a
-                day by mistake. What is cut is logged as a WARNING.
-            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8. Without one the seconds are noted.
+            seconds: How long, from when the server gets it: a number or a timedelta. 0 or less changes nothing;
+                `resume` ends a pause. Or a header ``Retry-After`` as it is: a text with seconds or an HTTP date, by the
+                clock of this machine. A header which is missing (None), empty or unreadable pauses for a second.
+            at_most: The upper bound of ``seconds``, from 0.001 s to 366 days: an hour, since the other side may ask for
+                a day by mistake. A longer pause is cut, and logged as a WARNING.
+            reason: Why, for `status`: 1 to 1,000 bytes of UTF-8. Without a reason the seconds are noted.
 
         Returns:
-            Seconds for which no one is admitted from now on: more than was asked for where a longer pause goes on; 0 where
-            ``seconds`` changes nothing.
+            Seconds for which no call is admitted from now on: more than was asked for where a longer pause goes on; 0
+            where ``seconds`` changes nothing.
 
         Raises:
             TypeError: ``seconds`` is neither a number, a timedelta, a str nor None, ``at_most`` neither a number nor a
                 timedelta, or ``reason`` no str.
-            ValueError: One of these is out of range.
+            ValueError: An argument is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.retry_after import retry_after
 
@@ -173,21 +167,18 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
     async def resume(self, *, reason: str | None = None) -> bool:
         """End a `pause` now, and admit the waiters who fit.
 
-        It ends the pause that there is when it is called: one that another client sets in between goes on.
+        It ends the pause in force at the time of the call: a pause set by another client meanwhile goes on.
 
         Args:
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8, or None.
 
         Returns:
-            True if the pause was ended; False if there was none, or another one goes on.
+            True if the pause was ended; False if there was none, or another pause goes on.
 
         Raises:
             TypeError: ``reason`` is no str.
             ValueError: ``reason`` is out of range.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if reason is not None:
             check_reason(reason)
@@ -195,24 +186,21 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
         return done == "done"
 
     async def reset(self) -> None:
-        """Forget all admissions until now, and admit the waiters that fit: a user who was locked out may come again.
+        """Forget all admissions until now, and admit the waiters who fit: a locked-out user may come again.
 
-        Takes two round trips, or more where thousands are forgotten. A `pause` and rates that were set stay. What is
-        settled later, of a call that is forgotten, changes nothing.
+        Takes two round trips, or more where thousands are forgotten. A `pause` and rates set by ``resize()`` stay.
+        Settling a forgotten call later changes nothing.
 
         Example:
             await logins.keyed("ann").reset()
 
         Raises:
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         await self._driver.run(limiting.reset(self._request), self.name)
 
     async def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
-        """Return how much is used under each rate that counts, how many wait, how long a pause lasts, and who set what.
+        """Return the use of each rate in force, the number of waiters, the rest of a pause, and who set these.
 
         Takes one round trip, or two where other rates were set, and changes nothing.
 
@@ -226,8 +214,6 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -243,18 +229,18 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a function: each call of it is admitted first, and raises RateLimited if it is not.
 
-        With the ``by`` of the client's ``limiter()``, calls count for the key that their arguments make.
+        With the ``by`` of the client's ``limiter()``, calls count for the key made of their arguments.
 
         Example:
             @hf.limiter("login", "5/min", by="user", on_limit="raise")
             async def login(user, password): ...
 
         Args:
-            function: What to decorate.
+            function: The function to decorate.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
+            ValueError: A name in ``by`` is no parameter of the function; or the name has braces, which stand for
                 arguments in the names of locks: use ``by``.
         """
         function = coroutine_function(function)
@@ -300,9 +286,9 @@ class AsyncAnyLimiter(AsyncBlockOnly, AsyncObject, Generic[A]):
     async def _admission(
         self, attempt: limiting.LimitAttempt, timeout: float | None, reply_s: float | None = None
     ) -> A:
-        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one.
+        """Ask, and wait where there is a timeout. The next call begins with the rates which counted for this call.
 
-        Without one, the server has ``reply_s`` seconds to answer.
+        Without a timeout, the server has ``reply_s`` seconds to answer.
         """
         until = inf if timeout is None else attempt.asked_at + timeout
         steps = limiting.acquire(attempt, until)

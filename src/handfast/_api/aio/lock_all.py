@@ -20,10 +20,10 @@ __all__ = ["AsyncLeaseOfAll", "AsyncLockAll"]
 
 
 class AsyncLeaseOfAll(AsyncLease):
-    """One lease of several locks. If one of the locks is lost, the lease is lost; its end releases the others.
+    """A single lease of several locks. If any of the locks is lost, the lease is lost, and its end releases the others.
 
-    In a cluster, the locks of each slot have a token and a fence of their own: ``token`` is all of those, separated by
-    commas, and ``fence`` the smallest one. Use `fences` there.
+    In a cluster, the locks of each slot have a token and a fence of their own: ``token`` has all tokens, separated by
+    commas, and ``fence`` is the smallest fence. Use `fences` there.
     """
 
     __slots__ = ("_names",)
@@ -38,9 +38,9 @@ class AsyncLeaseOfAll(AsyncLease):
 
     @property
     def fences(self) -> dict[str, int]:
-        """The fencing token of each name, larger than any that it had before.
+        """The fencing token of each name, larger than any before.
 
-        Those of one server, or of one slot, are the same.
+        On a single server, or within a slot, the tokens are the same.
         """
         found = {name: part.fence for part in self._state.parts for name in part.request.names}
         return {name: found[name] for name in self._names}
@@ -51,13 +51,16 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
 
     They are granted in one step, when all of them are free and this request is the first in the queue of each. Nothing
     is held before, so callers that name the same locks in different orders can't deadlock. The request stands in the
-    queues of the single locks, and requests behind it wait even if only another of its names is taken. The object holds
-    nothing itself, so threads or tasks may share it.
+    queues of the single locks, and requests behind it wait even if only another name of the request is taken. The
+    object holds nothing itself, so threads or tasks may share it.
 
-    In a cluster, one step takes the locks of one slot. The slots are taken one after the other, in an order that all
-    callers share, so these can't deadlock either. The locks that are taken stay so while the request waits for the next
-    ones. They are released if it does not get those, or if one of them is lost meanwhile: then ``acquire`` raises
-    LeaseLost. ``try_acquire`` takes a round trip for each slot. A namespace in braces has all its names in one slot.
+    In a cluster, one step takes the locks of a single slot. The slots are taken one after the other, in an order that
+    all callers share, so these can't deadlock either. Taken locks stay taken while the request waits for the next
+    locks. They are released if it does not get the next locks. They are also released if any taken lock is lost
+    meanwhile: then ``acquire`` raises LeaseLost. ``try_acquire`` takes a round trip for each slot. A namespace in
+    braces has all names in a single slot.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.lock_all(["account:1", "account:2"]) as lease:
@@ -79,17 +82,15 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
         return self._request.names
 
     async def locked(self) -> bool:
-        """Return True if any of the locks is held or on hold. Takes one round trip for each name.
+        """Return True if any of the locks is held or on hold. Takes a round trip for each name.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         return any(not status.free for status in (await self.status()).values())
 
     async def status(self, *, timeout: Duration | None = None) -> dict[str, LockStatus]:
-        """Return who holds and who waits for each of the locks. Takes one round trip for each name; changes nothing.
+        """Return who holds and who waits for each of the locks. Takes a round trip for each name; changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
@@ -101,8 +102,6 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -111,9 +110,9 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
     async def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
 
-        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the
-        reason. That does not undo or stop writes on their way; only a fence that the protected resource checks refuses
-        those.
+        Each former holder is notified at once: the lease is lost, and the ``with`` block raises LeaseLost with the
+        reason. Writes on their way are neither undone nor stopped; only a fence checked by the protected resource
+        refuses them.
 
         Args:
             reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
@@ -125,8 +124,6 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
             TypeError: ``reason`` is no str.
             ValueError: ``reason`` is empty or too long.
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         why = check_reason(reason)
         revoked = [

@@ -24,7 +24,7 @@ __all__ = ["AsyncMetricAdmission", "AsyncMetricLimiter"]
 
 
 class AsyncMetricAdmission(AsyncAnyAdmission):
-    """What a limiter with metrics has decided about one call. It is true if the call was admitted.
+    """The decision of a limiter with metrics about a call. It is true if the call was admitted.
 
     Example:
         admission = await gpt.try_acquire(cost={"tokens": 2_400})
@@ -54,11 +54,11 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
     async def settle(self, **costs: int) -> None:
         """Set the real cost of the call. Waiters are admitted at once if they fit then.
 
-        Metrics that are not given stay. The time of the admission stays, too. Once its period is over, nothing changes.
+        Metrics that are not given stay. The time of the admission stays, too. Once the period is over, nothing changes.
         If this raises, it may be called again with the same costs.
 
         Args:
-            costs: By metric, from 0 to 1,000,000,000. A cost above a limit is taken as well: then no one is admitted
+            costs: By metric, from 0 to 1,000,000,000. A cost above a limit is taken as well: then no call is admitted
                 until enough has lapsed. Zeros for all metrics are an `undo`.
 
         Raises:
@@ -66,9 +66,6 @@ class AsyncMetricAdmission(AsyncAnyAdmission):
             TypeError: A cost is not an int, or there is none.
             ValueError: A cost is out of range, or a metric is none of the limiter.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.rates import check_costs
 
@@ -89,8 +86,10 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
     A call is admitted under all metrics in a single step, or under none of them. The limiter is as exact as a `Limiter`,
     with a queue over all metrics: first come, first served, so small calls do not overtake a call that needs many tokens.
 
-    A call counts 1 for a metric ``requests``, and 0 for any other one, unless ``cost`` says otherwise. Where the real cost
+    A call counts 1 for a metric ``requests``, and 0 for any other, unless ``cost`` says otherwise. Where the real cost
     shows later, ask with an estimate, and `MetricAdmission.settle` it.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         gpt = hf.limiter("openai:gpt-5", {"requests": "500/min", "tokens": "200000/min"})
@@ -119,9 +118,9 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
             cost: By metric, from 0 to the smallest limit of the metric, and above 0 for a metric at least. A metric that is
                 left out costs 1 if it is ``requests``, and else 0.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+                (`math.inf`) waits indefinitely. None takes the timeout of the object.
             head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the call counts as earlier than it
-                came. None takes that of the object.
+                came. None takes the head start of the object.
 
         Returns:
             The admission.
@@ -132,11 +131,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
             LimitExceeded: A cost is above a limit: of the limiter, or of rates that an operator has set.
             QueueFull: The queue has ``max_waiters`` calls already.
             TypeError: ``cost`` is no mapping of ints, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
-            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+            ValueError: ``cost`` has an unknown metric, or nothing above 0; or an argument is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
@@ -169,10 +165,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
         Raises:
             LimitExceeded: A cost is above a limit: of the limiter, or of rates that an operator has set.
             TypeError: ``cost`` is no mapping of ints, or ``timeout`` neither a number nor a timedelta.
-            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+            ValueError: ``cost`` has an unknown metric, or nothing above 0; or an argument is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
@@ -201,12 +195,12 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
             head_start: As for `acquire`.
 
         Returns:
-            What ``async with`` takes. The call that begins the block raises what `acquire` raises.
+            A context manager for ``async with``. Entering the block raises the errors of `acquire`.
 
         Raises:
             LimitExceeded: A cost is above a limit of the limiter.
             TypeError: ``cost`` is no mapping of ints, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
-            ValueError: ``cost`` has a metric that there is not, or nothing above 0; or an argument is out of range.
+            ValueError: ``cost`` has an unknown metric, or nothing above 0; or an argument is out of range.
         """
         return AsyncAdmitting(self._driver, *self._asking(cost, timeout, head_start), self._admitted)
 
@@ -220,11 +214,8 @@ class AsyncMetricLimiter(AsyncAnyLimiter[AsyncMetricAdmission]):
 
         Raises:
             TypeError: ``rates`` are no rates.
-            ValueError: ``rates`` are out of range, or of a metric that there is not.
+            ValueError: ``rates`` are out of range, or of an unknown metric.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.rates import merged
 

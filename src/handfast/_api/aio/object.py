@@ -32,7 +32,7 @@ def undoing(
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
     """Give a method an attempt, and undo the attempt if the call fails. Callers do not see this parameter.
 
-    The object has a driver, a request and the class of its attempts, as an `AsyncObject` has.
+    The object has a driver, a request and the class of the attempts, as an `AsyncObject` has.
 
     The inner function below returns the result straight to the caller, so no interrupt comes in between. The method may
     return any awaitable.
@@ -73,9 +73,9 @@ class AsyncObject(Named):
             await hf.limiter("login", "5/min").keyed(user.id).try_acquire()
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
-                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
-                "1" are the same.
+            parts: The parts of the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date
+                or datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1
+                and "1" are the same.
 
         Returns:
             The object of this key, with the same options.

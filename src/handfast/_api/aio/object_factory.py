@@ -1,4 +1,4 @@
-"""The part of the client that makes objects without leases, and `once`: limits, results, indexes."""
+"""The part of the client for objects without leases, and for `once`: limits, results, indexes."""
 
 from __future__ import annotations
 
@@ -101,25 +101,25 @@ class AsyncObjectFactory:
             async def login(user, password): ...
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the limiter.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the limiter if they use the same namespace and name.
             rates: 1 to 4 rates with different periods, under all of which a call has to fit: a text such as ``"10/s;
                 500/min"`` or ``"1/100ms"`` with the units ms, s, min, h and d or ``"10 per 2 hours"``, a `Rate`, or
                 several of these. A limit is from 1 to 1,000,000,000, a period from 1 ms to 31 days. A short period
                 paces calls; give large limits short periods, since the server keeps up to 100 bytes for each admission
                 of a period. Or a mapping with such rates for each of 1 to 4 metrics, 8 rates at most, under all of which
                 a call has to fit: names of 1 to 20 characters a-z, 0-9 and _, such as ``requests`` and ``tokens``.
-            on_limit: What ``with``, a decorator and ``acquire()`` do with a call that does not fit now: "wait" for its
+            on_limit: How ``with``, a decorator and ``acquire()`` treat a call that does not fit now: "wait" for its
                 turn, or "raise" RateLimited.
             timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or
                 less does not wait. None, or more than 366 days, waits indefinitely.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a call that waits counts as earlier
-                than it came, unless ``acquire()`` is given another one. As in `lock`.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a waiting call counts as earlier
+                than it came, unless ``acquire()`` is given another head start. As in `lock`.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
-                limits of its own; see `Limiter.keyed`.
-            enforce: With False, all calls are admitted at once and counted, and `Admission.exceeded` says which of them
+                separate limits; see `Limiter.keyed`.
+            enforce: With False, all calls are admitted at once and counted, and `Admission.exceeded` marks those which
                 would not have been: to try rates out. A window stores at most twice its limit. Use the same in all
-                clients: what is admitted this way counts for those that enforce, too.
+                clients: calls admitted this way also count for enforcing clients.
 
         Returns:
             The limiter: a `Limiter`, or with metrics a `MetricLimiter`. Nothing is counted yet.
@@ -154,20 +154,20 @@ class AsyncObjectFactory:
     def debounce(
         self, name: str, quiet: Duration, *, at_most: Duration | None = None, by: str | Iterable[str] | None = None
     ) -> AsyncDebounce:
-        """Return what runs something once it has been quiet: of calls that follow each other, the newest one. No I/O.
+        """Return the debounced name: of calls that follow each other, only the newest runs, after a quiet time. No I/O.
 
         Example:
             @hf.debounce("reindex", 5.0, at_most=60.0, by="customer")
             async def reindex(customer): ...
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the bursts.
-            quiet: Seconds without a further call after which the newest one runs: a number or a timedelta, from 0.001 s
-                to 366 days.
-            at_most: Seconds after the first call of a burst, at which the newest one runs in any case: from ``quiet`` to
-                366 days. With None, calls that never stop are never run.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the bursts if they use the same namespace and name.
+            quiet: Seconds without a further call after which the newest call runs: a number or a timedelta, from
+                0.001 s to 366 days.
+            at_most: Seconds after the first call of a burst, at which the newest call runs in any case: from ``quiet``
+                to 366 days. With None, calls that never stop are never run.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
-                bursts of its own; see `Debounce.keyed`.
+                separate bursts; see `Debounce.keyed`.
 
         Returns:
             The debounced name.
@@ -194,13 +194,13 @@ class AsyncObjectFactory:
             budget = hf.budget("llm", "100.00/month", zone="Europe/Berlin", begins=15)
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the budget.
-            budget: Limit and period: "100.00/month", or as a tuple, such as (Decimal(100), "month"). The limit is from 0 to
-                4,503,599,627.370496 with at most six decimals, of money or anything else that is counted; the period is
-                day, week, month, quarter, year, or total for one that never ends.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the budget if they use the same namespace and name.
+            budget: Limit and period: "100.00/month", or as a tuple, such as (Decimal(100), "month"). The limit is from
+                0 to 4,503,599,627.370496 with at most six decimals, of money or anything else that is counted; the
+                period is day, week, month, quarter, year, or total for a period without end.
             zone: The time zone in whose midnight a period begins: a name of the IANA database.
-            begins: Where a period begins: of a month or a quarter the day from 1 to 31, which in a shorter month is the
-                last one; of a week the weekday from 1, Monday, to 7; of a year the month from 1 to 12.
+            begins: Where a period begins: of a month or a quarter the day from 1 to 31, in a shorter month the last
+                day; of a week the weekday from 1, Monday, to 7; of a year the month from 1 to 12.
 
         Returns:
             The budget. Nothing is sent yet.
@@ -225,9 +225,10 @@ class AsyncObjectFactory:
             latch = hf.latch("import:2026-11-22", 8)
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the latch.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the latch if they use the same namespace and name.
             count: How many parts there are, from 1 to 100,000. Each client waits for its own.
-            ttl: Seconds that parts are remembered after the last one, from 0.001 s to 366 days: a number or a timedelta.
+            ttl: Seconds for which parts are remembered after the last part, from 0.001 s to 366 days: a number or a
+                timedelta.
 
         Returns:
             The latch.
@@ -262,7 +263,7 @@ class AsyncObjectFactory:
         loads: Callable[[bytes], Any] | None = None,
         **_options: Never,
     ) -> AsyncOnce:
-        """Return what does something once under this name: one caller runs it, the others get the result. No I/O.
+        """Return the `Once` of a name: a single caller does the work, the others get the result. No I/O.
 
         Example:
             body = await hf.once("invoice", keep=86400).keyed(order.id).run(lambda: render(order))
@@ -271,33 +272,33 @@ class AsyncObjectFactory:
             async def report(user, day): ...
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the results.
-            keep: Seconds for which a result counts, from its end on: a number or a timedelta, from 0.001 s to 366 days.
-                Idempotency is as durable as the server: a server that loses its data, or evicts keys, forgets what was
-                done.
-            ttl: Seconds after which the lease of a run ends if its process dies or can't reach the server, from 0.001 s
+            name: 1 byte to 16 KiB of UTF-8. Clients share the results if they use the same namespace and name.
+            keep: Seconds for which a result counts, from the end of the run on: a number or a timedelta, from 0.001 s
+                to 366 days. Idempotency is as durable as the server: a server that loses its data, or evicts keys,
+                forgets the results.
+            ttl: Seconds after which the lease of a run ends if the process dies or can't reach the server, from 0.001 s
                 to 366 days. It is renewed three times per ttl.
-            refresh: Seconds after which a result is made anew, less than ``keep``: the first caller that comes then
-                runs it, and all others get the old result meanwhile. If that run fails, for whatever reason, all get
-                the old result until ``keep`` is over, that caller of `Once.run` included; a WARNING says so, and the
-                next try is not before ``keep_failure``, or 5 seconds. All get it where the server refuses writes, such
-                as for lack of memory. None keeps it until its end. Not with ``rerun=False``.
+            refresh: Seconds after which a result is made anew, less than ``keep``: the first caller after that time
+                runs it, and all others get the old result meanwhile. If this run fails, for whatever reason, all get
+                the old result until ``keep`` is over, the caller of the failed `Once.run` included; a WARNING says so,
+                and the next try is not before ``keep_failure``, or 5 seconds. All get it where the server refuses
+                writes, such as for lack of memory. None keeps it until ``keep`` is over. Not with ``rerun=False``.
             keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text, or the old
                 result that was to be made anew. With None the next caller runs it. Cancellations and interrupts are
                 never recorded.
-            rerun: Whether a run is repeated that began and did not end. With False callers get NotCompleted until
-                ``keep`` is over, which then counts from its beginning, or until `Once.forget`; the same holds after an
-                exception. A beginning replaces the result that ``refresh`` makes anew.
-            on_running: What a call does while another one runs it: "wait" for the result, or "raise" AlreadyRunning.
+            rerun: Whether a run is repeated if it began and did not end. With False callers get NotCompleted until
+                ``keep`` is over, which then counts from the beginning of the run, or until `Once.forget`; the same
+                holds after an exception. A beginning replaces the result that ``refresh`` makes anew.
+            on_running: How a call reacts while another call runs it: "wait" for the result, or "raise" AlreadyRunning.
             timeout: Seconds that a call waits at most unless it says otherwise: a number or a timedelta; 0 or less does
                 not wait. None, or more than 366 days, waits indefinitely.
             max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which a run counts as lost
-                though its process lives: its lease is not renewed any longer. None renews it without a limit.
+                though the process lives: the lease is not renewed any longer. None renews it without a limit.
             max_waiters: Queue length at which a call raises QueueFull, from 1 to 1,000,000,000.
-            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a call that waits counts as earlier
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a waiting call counts as earlier
                 than it came. As in `lock`.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several; see
-                `Once.keyed`. A function with parameters needs it; ``()`` gives all calls one result.
+                `Once.keyed`. A function with parameters needs it; ``()`` gives all calls the same result.
             dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as
                 they are.
             loads: Function that turns these bytes into the result. It belongs to ``dumps``.

@@ -1,4 +1,4 @@
-"""What operators do with names, whichever objects use them."""
+"""The acts of operators on names, whichever objects use them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AsyncOperations:
         now: bool = False,
         grace: Duration = 10.0,
     ) -> Hold:
-        """Let no one in under a name for a while: before a migration, or while something is broken.
+        """Grant no requests under a name for a while: before a migration, or while something is broken.
 
         Holders go on, and renew their leases. Requests wait in the queue, keep their places, and are served when the hold
         ends, by itself or by `unhold`. Without a wait they raise AcquireTimeout, with who holds it and why. A second hold
@@ -65,13 +65,13 @@ class AsyncOperations:
             await hf.hold("reindex", 7200, reason="DB migration")
 
         Args:
-            name: The name of the object, as its ``name`` has it: of a key of `once`, ``name|key``.
+            name: The name of the object, as in the attribute ``name``: of a key of `once`, ``name|key``.
             duration: Seconds (a number or a timedelta), from 0.001 s to 366 days.
-            kind: What it is the name of: "lock" (also of `rlock` and `lock_all`), "semaphore", "rwlock", "election" or
+            kind: The kind of the object: "lock" (also of `rlock` and `lock_all`), "semaphore", "rwlock", "election" or
                 "once".
             reason: Why, for those who wait and for `status`: 1 to 1,000 bytes of UTF-8.
-            now: Ask the holders to end, as `Lock.preempt` does, and take their leases if they have not after ``grace``. Returns
-                when all are gone, however many, or when another operator has ended this hold or set another one.
+            now: Ask the holders to end, as `Lock.preempt` does, and take their leases if they have not after ``grace``.
+                Returns when all are gone, however many, or when another operator has ended this hold or set another.
             grace: Seconds that the holders have then: a number or a timedelta, from 0 to 366 days.
 
         Returns:
@@ -81,8 +81,6 @@ class AsyncOperations:
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from datetime import UTC, datetime
 
@@ -117,7 +115,7 @@ class AsyncOperations:
     ) -> bool:
         """End the hold on a name, also that of another operator, and serve the queue.
 
-        It ends the hold that there is when it is called: one that another operator sets in between goes on.
+        It ends the hold in force at the time of the call: a hold set by another operator meanwhile goes on.
 
         Example:
             hold = hf.lock("report").status().hold
@@ -128,17 +126,16 @@ class AsyncOperations:
             name: As in `hold`.
             kind: As in `hold`.
             reason: Why, for `status`: 1 to 1,000 bytes of UTF-8.
-            only: End this hold, and no other one: as `hold` or a ``status()`` has returned it. By default whichever there is.
+            only: End this hold, and no other: as `hold` or a ``status()`` has returned it. By default whichever there
+                is.
 
         Returns:
-            True if the hold was ended; False if there was none, or another one goes on.
+            True if the hold was ended; False if there was none, or another hold goes on.
 
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast.records import Hold
 
@@ -163,9 +160,9 @@ class AsyncOperations:
         now: bool = False,
         single: bool = False,
     ) -> None:
-        """Write into the audit what an operator has done, after it was done: see `audit`.
+        """Write an operator's act into the audit, after it was done: see `audit`.
 
-        The command ``handfast`` does it with each of its acts. The methods of objects do not, since programs call them, too:
+        The command ``handfast`` does it with each act. The methods of objects do not, since programs call them, too:
         call it where your program acts for an operator.
 
         Example:
@@ -173,14 +170,14 @@ class AsyncOperations:
                 await hf.note("release", "report", kind="lock", reason="hangs")
 
         Args:
-            what: What was done, in a word such as "release": 1 to 1,000 bytes of UTF-8.
-            name: The name that it was done to.
-            kind: What it is the name of.
+            what: The act, in a word such as "release": 1 to 1,000 bytes of UTF-8.
+            name: The name of the object.
+            kind: The kind of the object.
             reason: Why: 1 to 1,000 bytes of UTF-8.
             count: How many leases it concerned; None where that says nothing.
             fence: Up to which fence leases were taken, or with ``single`` the fence of the lease; None where none were.
-            rates: The rates that were set, as text, or the limit of a budget; empty where each client brings its own again,
-                None where none were set.
+            rates: The rates that were set, as text, or the limit of a budget; empty where the values of the clients
+                count again, None where none were set.
             permits: The limit that was set; None where none was.
             duration: For how long a name was put on hold or paused, in seconds (a number or a timedelta), from 0.001 s to 366
                 days; None where it was not.
@@ -191,8 +188,6 @@ class AsyncOperations:
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or ``single`` comes without ``fence``.
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if single and fence is None:
             raise ValueError("single says that one lease was taken; give its fence, too")
@@ -245,8 +240,6 @@ class AsyncOperations:
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or both ``since`` and ``after`` are given.
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         check_int(limit, "limit", auditing.MAX_ENTRIES)
         if since is not None and after is not None:

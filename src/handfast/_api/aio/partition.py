@@ -34,6 +34,8 @@ class AsyncPartition(AsyncBlockOnly, Named):
     When workers join or leave, few items move. After the death of a worker, the items are on others when the leases end.
     Each item has a lock, which the worker of the item holds: so no item is ever on two workers.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         async def serve(bot, lease):
             async with connect(bot) as connection:
@@ -104,8 +106,6 @@ class AsyncPartition(AsyncBlockOnly, Named):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta, or an item is no str.
             ValueError: ``timeout`` is out of range, or items are, as in `run`.
         """

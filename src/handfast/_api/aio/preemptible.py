@@ -41,13 +41,13 @@ class AsyncPreemptible(AsyncPrimitive[L]):
         # sync only: cancel: CancelEvent | None = None,
         **_options: Never,
     ) -> L:
-        """Acquire it before all others: ask the holder to end, wait for that, and take its lease if it does not.
+        """Acquire it before all others: ask the holder to end, wait for that, and take the lease if it does not.
 
-        The holder has ``grace`` seconds, in which its code to clean up runs under its lease. In the asyncio API its block is
-        cancelled and raises Preempted; in the sync API its `Lease.check` does, and `Lease.wanted` says so. If it has not
-        ended then, its lease is lost; no later holder's is. Of several calls the newest one is next, and the older ones
-        raise Superseded. Requests that wait in `acquire` keep their places. The first of several calls sets the end: a
-        holder that does not react is not kept by those that follow.
+        The holder has ``grace`` seconds, in which code to clean up runs under the lease. In the asyncio API the
+        holder's block is cancelled and raises Preempted; in the sync API `Lease.check` raises it, and `Lease.wanted`
+        says so. If the holder has not ended then, its lease is lost; no later holder's is. Of several calls the newest
+        is next, and the older ones raise Superseded. Requests that wait in `acquire` keep their places. The first of
+        several calls sets the end: later calls do not prolong the time of a holder that does not react.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. A holder
         that was asked before ends all the same.
@@ -59,21 +59,18 @@ class AsyncPreemptible(AsyncPrimitive[L]):
         Args:
             grace: Seconds that the holder has: a number or a timedelta, from 0 to 366 days. 0 takes the lease at once.
             reason: Why, for the holder: 1 to 1,000 bytes of UTF-8.
-            timeout: Seconds to wait at most: a number or a timedelta. 0 or less neither waits nor asks; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less neither waits nor asks; more than 366
+                days (`math.inf`) waits indefinitely. None takes the timeout of the object.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
 
         Raises:
-            Superseded: A later call of `preempt` or `replace` took the place of this one.
+            Superseded: A later call of `preempt` or `replace` took the place of this call.
             AcquireTimeout: The holder did not end within the ``timeout``.
             AcquireCancelled: Sync API only: ``cancel`` was set.
             WouldDeadlock: The caller holds it in an enclosing block. The holder is not asked.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``grace`` or ``timeout`` is neither a number nor a timedelta, ``reason`` is no str, or it is a
                 semaphore with more than one permit.
             ValueError: ``grace``, ``reason`` or ``timeout`` is out of range.
@@ -109,9 +106,9 @@ class AsyncPreemptible(AsyncPrimitive[L]):
         # sync only: cancel: CancelEvent | None = None,
         **_options: Never,
     ) -> L:
-        """Acquire it in place of all who wait: their calls raise Superseded, and this one is next.
+        """Acquire it in place of all who wait: their calls raise Superseded, and this call is next.
 
-        The holder goes on. So of many calls in a burst two get the lease: the first one, and the newest.
+        The holder goes on. So of many calls in a burst two get the lease: the first and the newest.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server.
 
@@ -120,21 +117,18 @@ class AsyncPreemptible(AsyncPrimitive[L]):
                 ...
 
         Args:
-            timeout: Seconds to wait at most: a number or a timedelta. 0 or less neither waits nor replaces; more than 366
-                days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less neither waits nor replaces; more than
+                366 days (`math.inf`) waits indefinitely. None takes the timeout of the object.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
 
         Raises:
-            Superseded: A later call took the place of this one.
+            Superseded: A later call took the place of this call.
             AcquireTimeout: The holder did not end within the ``timeout``.
             AcquireCancelled: Sync API only: ``cancel`` was set.
-            WouldDeadlock: The caller holds it in an enclosing block. No one is replaced.
+            WouldDeadlock: The caller holds it in an enclosing block. No request is replaced.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta, or it is a semaphore with more than one permit.
             ValueError: ``timeout`` is not a number (``nan``).
         """

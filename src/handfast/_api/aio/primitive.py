@@ -1,9 +1,9 @@
-"""What all primitives have in common: the verbs ``acquire`` and ``try_acquire``, the ``with`` block and the decorator.
+"""The base of all primitives: the verbs ``acquire`` and ``try_acquire``, the ``with`` block and the decorator.
 
 A primitive holds nothing itself: each acquire gives a lease, so callers (threads or tasks) may share one primitive.
 
-Every method that gives a lease undoes its attempt if it raises, in the frame that returns the lease: an interrupt can
-come at any instruction of a frame further down, after it has returned the lease and before its caller has it. So the
+Every method that gives a lease undoes the attempt if it raises, in the frame that returns the lease: an interrupt can
+come at any instruction of a frame further down, after the return of the lease and before the caller has it. So the
 ``try`` can't be moved into a helper.
 """
 
@@ -95,10 +95,10 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
 
         Args:
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
-            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than it
-                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
-                object.
+                (`math.inf`) waits indefinitely. None takes the timeout of the object.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than
+                it came. It passes those who came within that time, but not those who waited longer. None takes the head
+                start of the object.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
@@ -109,11 +109,8 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
             QueueFull: The queue has ``max_waiters`` requests already.
             WouldDeadlock: The caller holds it in an enclosing block, and would wait for itself.
             LeaseLost: Reentrant locks: the caller's lease was lost and is not released yet. Several locks of a cluster:
-                one of them was lost while the call waited for the others.
+                a lock was lost while the call waited for the others.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` or ``head_start`` is neither a number nor a timedelta, ``head_start`` is given for several
                 locks, or ``cancel`` can't be asked whether it is set.
             ValueError: ``timeout`` is not a number (``nan``), or ``head_start`` is out of range.
@@ -140,7 +137,7 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
             raise
 
     async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> L | None:
-        """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
+        """Acquire it if it is free and has no waiters. Takes one round trip and does not wait.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
@@ -153,8 +150,6 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         Raises:
             LeaseLost: Reentrant locks only: the caller's lease was lost and is not released yet.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -174,17 +169,18 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
 
     @acquire_context  # asyncio only
     async def adopt(self, token: str, *, label: str | None = None) -> L:
-        """Turn a lease that another process has detached into one of this client, which renews it from now on.
+        """Turn a lease detached by another process into a lease of this client, which renews it from now on.
 
         The lease keeps the fence, the ``at_least``, the value and the slot of the acquirer, and lasts the ``ttl`` of this
         object from now, or longer if it already does. Takes two round trips. `status` shows this client from now on, and a
         `force_release` reaches it at once.
 
         Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has
-        released it, the other one's is lost at its next renewal.
+        released it, the other loses it at the next renewal.
 
         Args:
-            token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore, a read-write lock or an election.
+            token: The result of `Lease.detach`, for this name and kind: a lock, a semaphore, a read-write lock or an
+                election.
             label: How `status` shows the lease; 1 to 200 bytes of UTF-8. None takes the label of this client. The empty
                 text keeps the label of the client that acquired the lease, which a `force_release` then reaches first.
 
@@ -194,8 +190,8 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         Raises:
             LeaseLost: The lease has ended, or it is of another name.
             TypeError: ``token`` or ``label`` is no str, or it is a reentrant lock or several locks.
-            ValueError: ``label`` is too long; or ``token`` is not from `detach`, is of another kind, or its lease is held
-                by this client, or is being adopted by it.
+            ValueError: ``label`` is too long; or ``token`` is not from `detach`, is of another kind, or the lease is
+                held by this client, or is being adopted by it.
             ServerRefused: The server refused, for example because it is read-only. The token can be used again.
             redis.exceptions.ConnectionError: The server can't be reached. The token can be used again.
             redis.exceptions.TimeoutError: The server does not answer. The token can be used again.
@@ -223,11 +219,11 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         """Return the lease that an acquire gives."""
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for subclasses
-        """Return a lease of what the caller holds already, if it is to get that instead of a new grant."""
+        """Return a lease of the caller's present grant, if the caller is to get this instead of a new grant."""
         return None
 
     def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for subclasses
-        """Forget an attempt that raised: its block is not entered, and its lease does not reach the caller."""
+        """Forget an attempt that raised: the block is not entered, and the lease does not reach the caller."""
         if lease is not None:
             self._blocks.forget(self._driver.caller(), lease)
 
@@ -283,15 +279,17 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
             async def answer(conversation, message): ...
 
         Args:
-            function: What to decorate. Without it, a decorator is returned.
+            function: The function to decorate. Without it, a decorator is returned.
             timeout: Seconds that a call waits at most: a number or a timedelta. 0 or less does not wait; more than 366
-                days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with; if that is
-                None, too, a call that would skip does not wait, and others wait indefinitely.
-            on_busy: What a call does while others hold it: wait, and "raise" AcquireTimeout or QueueFull if it does not get
-                a lease in time; "skip" the function then, and return None; "replace" all calls that wait, see
-                `Lock.replace`; or "preempt" the one that runs, see `Lock.preempt`. A call whose place in the queue a later
-                one has taken returns None, except with "raise", where it raises Superseded. The last two are for locks.
-            grace: With ``on_busy="preempt"``: seconds that the call that runs has to end, from 0 to 366 days; None for 5 s.
+                days (`math.inf`) waits indefinitely. None takes the timeout of the object; if that is None, too, a call
+                that would skip does not wait, and others wait indefinitely.
+            on_busy: How a call reacts while others hold it: wait, and "raise" AcquireTimeout or QueueFull if it does
+                not get a lease in time; "skip" the function then, and return None; "replace" all waiting calls, see
+                `Lock.replace`; or "preempt" the running call, see `Lock.preempt`. A call whose place in the queue a
+                later call has taken returns None, except with "raise", where it raises Superseded. The last two are for
+                locks.
+            grace: With ``on_busy="preempt"``: seconds that the running call has to end, from 0 to 366 days; None for
+                5 s.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated, an argument has the wrong type, or ``on_busy`` is
@@ -344,7 +342,7 @@ class AsyncPrimitive(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[L]):
         return holding
 
     def _entering(self, on_busy: OnBusy, _options: dict[str, Any]) -> Callable[[Self], Any]:
-        """Return what makes the context of one call of a decorated function. Raises TypeError for what locks only do."""
+        """Return a function which makes the context of a decorated call. Raises TypeError for options of locks only."""
         if on_busy in ("replace", "preempt"):
             raise TypeError(
                 f"on_busy={on_busy!r} needs a single holder, which {self!r} may not have; use a lock, lock()"

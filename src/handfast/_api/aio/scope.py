@@ -1,15 +1,15 @@
-"""The scopes of asyncio: ``async with`` blocks that hold a lease and that end when it is lost or wanted.
+"""The scopes of asyncio: ``async with`` blocks which hold a lease, and end when it is lost or wanted.
 
-A lost lease ends its block the way `asyncio.timeout` ends one, and so does a later request that asks its holder to end: it
-cancels the task that runs the block, and when that cancellation leaves the block, it is taken off the task and becomes
-LeaseLost, or Preempted. A cancellation by another cause wins, and
-so does any other exception of the block. Timeouts may be nested inside and around it.
+A lost lease ends the block as `asyncio.timeout` does, and so does a later request that asks the holder to end. The task
+of the block is cancelled. When the cancellation leaves the block, it is taken off the task and becomes LeaseLost, or
+Preempted. A cancellation by another cause wins, and so does any other exception of the block. Timeouts may be nested
+inside and around it.
 
 The cancellation comes from a callback of the event loop, so the task is suspended at an await of the block and can't
-leave it unnoticed. If the task finds the loss itself, it runs on to its next await and is cancelled there.
+leave it unnoticed. If the task finds the loss itself, it runs on to the next await and is cancelled there.
 
 Nothing else needs a guard here: entering and leaving can be interrupted only where they await the driver, which undoes
-what was interrupted.
+the interrupted attempt.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 class Scoped(Protocol):
-    """What a block holds: a lease, or several of them."""
+    """The object held by a block: a lease, or several leases."""
 
     def _begin(self, frame: FrameType | None, task: asyncio.Task[Any] | None, /) -> Self: ...
 
@@ -51,8 +51,8 @@ L = TypeVar("L", bound=Scoped)
 class Guard:
     """Watches one block of one task; with ``cancels``, a loss of the lease cancels the block.
 
-    So does a later request that asks its holder to end. Of several blocks within each other that cancels the outermost, and
-    its code to clean up is cancelled only by a loss.
+    So does a later request that asks the holder to end. Of nested blocks, such a request cancels the outermost. Code
+    that cleans up in this block is cancelled only by a loss.
     """
 
     __slots__ = ("_cancel_requests", "_cancels", "_state", "_task")
@@ -94,7 +94,7 @@ class Guard:
         self._cancel(self, "the lease was lost")
 
     def on_wanted(self) -> None:
-        """Cancel the block, since a later request asks its holder to end, unless it knows that already."""
+        """Cancel the block, since a later request asks the holder to end, unless it knows already."""
         self._cancel(self.on_wanted, "a later request asks the holder to end", self._state.claim_yield)
 
     def _cancel(self, again: Callable[[], object], why: str, claim: Callable[[], bool] = lambda: True) -> None:
@@ -125,7 +125,7 @@ class AsyncLeaseScope:
         return self._begin(None, current_task())
 
     def _begin(self, _frame: FrameType | None, task: asyncio.Task[Any] | None) -> Self:
-        """Enter the block of a lease that this task has just acquired."""
+        """Enter the block of a lease just acquired by this task."""
         self._state.block = self._state.block or task
         self._on_enter()
         self._guards += (Guard(self._state, task, cancels=self._on_lost == "raise"),)
@@ -156,7 +156,7 @@ class AsyncLeaseScope:
         return self._state.is_released
 
     def _suspended(self) -> bool:
-        """Return False: a task leaves its blocks itself, where a thread may leave those of its generators to another."""
+        """Return False: a task leaves its blocks itself, while a thread may leave blocks of generators to another."""
         return False
 
     @abstractmethod
@@ -168,14 +168,14 @@ class AsyncLeaseScope:
         self.check()
 
     def _on_enter(self) -> None:
-        """Called when a block begins that holds the lease."""
+        """Called when a block with the lease begins."""
 
     def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, bool]:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
         return self._driver.leave(self._state, error)
 
     def _leave_cancelled(self) -> Coroutine[Any, Any, bool]:
-        """Release at the end of a block that the lease itself has cancelled, as `_leave` does."""
+        """Release at the end of a block cancelled by the lease itself, as `_leave` does."""
         return self._leave(None)
 
     @abstractmethod
@@ -188,7 +188,7 @@ class AsyncLeaseScope:
 
 
 class AsyncPrimitiveScope(Generic[L]):
-    """The part of a primitive that leaves its blocks, each of which has a lease of its own."""
+    """The part of a primitive that leaves its blocks, each of which has a separate lease."""
 
     _blocks: Blocks[L]
 
@@ -202,7 +202,7 @@ class AsyncPrimitiveScope(Generic[L]):
 
 
 class AcquireContext(AsyncBlockOnly, Coroutine[Any, Any, L]):
-    """What ``acquire()`` and ``adopt()`` of the asyncio API return: await it for a lease, or enter it with ``async with``.
+    """The result of ``acquire()`` and ``adopt()`` of asyncio: await it for a lease, or enter it with ``async with``.
 
     Awaited, it gives the lease, which the caller releases. Entered, it gives the lease and releases it at the end of the
     block. It is a coroutine, so `asyncio.create_task` and `asyncio.wait_for` take it.

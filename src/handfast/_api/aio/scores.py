@@ -28,6 +28,8 @@ class AsyncScores(AsyncObject):
     Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by
     default: use a smaller ``limit`` where members are very long.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         seen = hf.scores("last-seen")
         await seen.advance({"worker:1": time.time()})
@@ -58,7 +60,7 @@ class AsyncScores(AsyncObject):
         return await self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
 
     async def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """Return the members with the smallest scores, in ascending order. Takes one round trip.
+        """Return the members with the smallest scores, in ascending order. Takes a round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
@@ -68,7 +70,7 @@ class AsyncScores(AsyncObject):
         )
 
     async def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """Return the members with the largest scores, in descending order. Takes one round trip.
+        """Return the members with the largest scores, in descending order. Takes a round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
@@ -79,10 +81,10 @@ class AsyncScores(AsyncObject):
         )
 
     async def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
-        """Return the members with at least this score, in ascending order. Takes one round trip.
+        """Return the members with at least this score, in ascending order. Takes a round trip.
 
         To read on, call it again with the last score returned; members with exactly that score are returned again. If
-        more than ``limit`` members share one score, the rest of them can't be read this way.
+        more than ``limit`` members share a score, the rest of them can't be read this way.
 
         Args:
             score: The smallest score to return; ``-math.inf`` for all members.
@@ -110,11 +112,11 @@ class AsyncScores(AsyncObject):
         )
 
     async def size(self) -> int:
-        """Return the number of members. Takes one round trip."""
+        """Return the number of members. Takes a round trip."""
         return int(await self._driver.run(reply_to(self._request.command("ZCARD", "members")), self.name))
 
     async def clear(self) -> None:
-        """Remove all members. Takes one round trip."""
+        """Remove all members. Takes a round trip."""
         await self._driver.run(reply_to(self._request.command("UNLINK", "members")), self.name)
 
 

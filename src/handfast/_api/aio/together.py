@@ -1,4 +1,4 @@
-"""Several limits at once: taken in one order under one timeout, and given back in reverse."""
+"""Several limits at once: taken in order under a single timeout, and given back in reverse."""
 
 # ruff: noqa: SLF001 -- it does what each of them does, with all of them
 
@@ -47,6 +47,8 @@ MOST = 16
 class AsyncHeld(AsyncBlockOnly, PublicObject):
     """The leases of several limits, and an admission if a limiter is among these. Made by ``together()``.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)) as held:
             save(order, fence=held.fence)
@@ -87,15 +89,13 @@ class AsyncHeld(AsyncBlockOnly, PublicObject):
             lease.check()
 
     async def release(self) -> bool:
-        """Release all leases, the last one first. An admission stays: see `Admission.settle`.
+        """Release all leases, the last first. An admission stays: see `Admission.settle`.
 
         Returns:
-            True if this call released all of them; False if one was lost or released before.
+            True if this call released all of them; False if any was lost or released before.
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only. The others are released.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         released, failure = True, None
         try:
@@ -145,7 +145,7 @@ class AsyncHeld(AsyncBlockOnly, PublicObject):
 
 
 class _Whole(BaseAttempt):
-    """The attempts of all limits, which are undone as one."""
+    """The attempts of all limits, which are undone together."""
 
     __slots__ = ("_parts",)
 
@@ -160,11 +160,13 @@ class _Whole(BaseAttempt):
 
 
 class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]):
-    """Several limits, taken one after the other in the order given. Made by the client's ``together()``.
+    """Several limits, taken one after the other in the given order. Made by the client's ``together()``.
 
-    All have one timeout, and are given back in reverse. If one is not acquired in time, the others are given back. No
-    script takes them in one step: take the narrow limit first and the wide one last, so that a request which waits for its
-    tenant keeps no permit from others.
+    All share a timeout, and are given back in reverse. If any is not acquired in time, the others are given back. No
+    script takes them in one step: take the narrow limit first and the wide limit last, so that a request which waits
+    for the narrow limit keeps no permit from others.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
@@ -211,23 +213,20 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         limiter has counted nothing.
 
         Args:
-            timeout: Seconds to wait at most, for all of them: a number or a timedelta. 0 or less does not wait; more than
-                366 days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most, for all of them: a number or a timedelta. 0 or less does not wait; more
+                than 366 days (`math.inf`) waits indefinitely. None takes the timeout of the object.
 
         Returns:
             The leases, and the admission.
 
         Raises:
-            AcquireTimeout: Others held one of them for the rest of the ``timeout``; it has the name of that one.
+            AcquireTimeout: Others held one of them for the rest of the ``timeout``; the error has its name.
             AcquireCancelled: Sync API only: ``cancel`` was set.
             RateLimited: The limiter did not admit the call in time.
             QueueFull: A queue has ``max_waiters`` requests already.
-            LeaseLost: One of the leases was lost while the call waited for the others.
+            LeaseLost: A lease was lost while the call waited for the others.
             WouldDeadlock: The caller holds one of them in an enclosing block.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is not a number (``nan``).
         """
@@ -252,7 +251,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
             raise
 
     async def try_acquire(self, *_args: Never, timeout: Duration | None = None, **_options: Never) -> AsyncHeld | None:
-        """Acquire all if they are free and no one waits for them. Takes a round trip for each, and does not wait.
+        """Acquire all if they are free and have no waiters. Takes a round trip for each, and does not wait.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for, for
@@ -260,12 +259,10 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
                 settings, 5 s by default.
 
         Returns:
-            The leases, and the admission; None if one of them was not acquired. Then the others are given back.
+            The leases, and the admission; None if any of them was not acquired. Then the others are given back.
 
         Raises:
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -326,19 +323,19 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
     ) -> Callable[..., Any]:
         """Decorate a function to hold all of them while it runs.
 
-        The names of locks and semaphores may be templates, as in the decorator of a lock. Of a limiter, ``by`` makes the key.
-        A call raises ValueError if its arguments make two names the same, or an order that contradicts one in which this
-        client has taken the same names together.
+        The names of locks and semaphores may be templates, as in the decorator of a lock. Of a limiter, ``by`` makes
+        the key. A call raises ValueError if its arguments make two names the same, or an order that contradicts an
+        earlier order of the same names in this client.
 
         Example:
             @hf.together(hf.semaphore("tenant:{tenant}", 2), hf.semaphore("gpu", 8))
             async def render(tenant, job): ...
 
         Args:
-            function: What to decorate. Without it, a decorator is returned.
+            function: The function to decorate. Without it, a decorator is returned.
             timeout: Seconds that a call waits at most, for all of them; as in `acquire`.
-            on_busy: What a call does if it does not get all of them in time: "raise", or "skip" the function and return
-                None, without a wait unless there is a timeout.
+            on_busy: How a call reacts if it does not get all of them in time: "raise", or "skip" the function and
+                return None, without a wait unless there is a timeout.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
@@ -384,11 +381,11 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
         return holding
 
     def _note_order(self) -> None:
-        """Raise ValueError if a name is taken twice, or in an order that contradicts an earlier one."""
+        """Raise ValueError if a name is taken twice, or in an order that contradicts an earlier order."""
         self._nesting.note([[part.place.tag for part in one._request.parts] for one in self._parts])
 
     def _attempt(self) -> tuple[BaseAttempt, list[Attempt], LimitAttempt | None]:
-        """Begin: return the attempt of all, which is undone as one, and that of each. All count their time from now."""
+        """Begin: return the common attempt, which undoes all, and that of each. All count their time from now."""
         attempts = [self._driver.attempt(one._request) for one in self._parts]
         admitting = self._driver.begin(LimitAttempt, self._limiter._request) if self._limiter else None
         parts: list[BaseAttempt] = [part for one in attempts for part in one.parts]
@@ -412,7 +409,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
     async def _admitted(
         self, attempt: LimitAttempt | None, timeout: float | None, reply_s: float | None = None
     ) -> AsyncAdmission | None:
-        """Be admitted by the limiter, if there is one."""
+        """Be admitted by the limiter, if any."""
         if attempt is None or self._limiter is None:
             return None
         return await self._limiter._admitted(attempt, timeout, reply_s)
@@ -429,7 +426,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
 def take_together(
     driver: AsyncDriver, limits: Iterable[Any], timeout: Duration | None, nesting: Nesting
 ) -> AsyncTogether:
-    """Check what is to be taken together."""
+    """Check the limits, and return the object which takes them together."""
     found = list(limits)
     check_int(len(found), "the number of limits", MOST)
     if sum(isinstance(one, AsyncAnyLimiter) for one in found) > 1:

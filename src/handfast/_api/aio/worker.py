@@ -1,8 +1,8 @@
-"""A worker of a partition: it follows the members and the items, and has its own items served.
+"""A worker of a partition: it follows the members and the items, and serves the assigned items.
 
-A coordinator computes which items are this worker's. For each of them a job stands in the queue of the item's lock, and calls
-the function which serves the item. Whatever the user's functions do, they keep nothing but themselves: the items are asked
-for in a job of its own, and a function that goes on long after its lease was lost is left alone.
+A coordinator computes which items are this worker's. For each of them a job stands in the queue of the item's lock, and
+calls the function which serves the item. Whatever the user's functions do, they keep nothing but themselves: the items
+are asked for in a separate job, and a function that goes on long after the loss of the lease is left alone.
 """
 
 # ruff: noqa: SLF001 -- leases are of this package
@@ -55,7 +55,7 @@ QUICK = 20_000
 
 
 class AsyncSettings(NamedTuple):
-    """What a worker has to know of its partition."""
+    """The settings of a worker in a partition."""
 
     driver: AsyncDriver
     place: KeySet
@@ -285,7 +285,7 @@ class AsyncWorker:
         return min(look_at, self._move_at) if self._jobs.keys() - mine else look_at
 
     def _hangs_at(self, job: AsyncJob) -> float:
-        """Return the moment from which on a job counts as one that hangs: a ttl after its lease was found lost."""
+        """Return the moment from which on a job counts as hanging: a ttl after the lease was found lost."""
         _, lease = self.held.get(job, ("", None))
         if lease is None or not lease.lost:
             self._lost_at.pop(job, None)

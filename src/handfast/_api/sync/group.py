@@ -48,6 +48,8 @@ class Group(BlockOnly, Inspectable):
     the lease ends. Members have fences, in the order in which they joined. The object holds nothing itself, so threads or
     tasks may share it, and join several times.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         workers = hf.group("workers")
 
@@ -80,9 +82,6 @@ class Group(BlockOnly, Inspectable):
             TypeError: ``value`` is no str.
             ValueError: ``value`` is too long.
             ServerRefused: The server is out of memory, read-only, or lacks permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         attempt = self._driver.attempt(self._request.showing(value))
         try:
@@ -103,8 +102,6 @@ class Group(BlockOnly, Inspectable):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -118,8 +115,6 @@ class Group(BlockOnly, Inspectable):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """

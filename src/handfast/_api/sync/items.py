@@ -58,8 +58,6 @@ class ItemLease(Lease):
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         self._end()
         return super().release()

@@ -81,34 +81,35 @@ class LeaseFactory:
                 ...
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the lock if they use the same namespace and name.
             ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366
-                days: how long the name stays taken after its holder died.
+                days: how long the name stays taken after the holder died.
             renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a
+            on_lost: How a ``with`` block reacts when the lease is lost: "raise" LeaseLost, or "warn" with a
                 RuntimeWarning when the block ends.
-            yields: Whether a later request that asks the holder to end (see `Lock.preempt`) cancels its ``with`` block, and
-                has `Lease.check` raise. With False the holder is only told, by `Lease.wanted` and `Lease.wanted_event`; the
-                lease ends with the grace all the same. Nor does it interrupt with ``on_lost="warn"``.
+            yields: Whether a later request that asks the holder to end (see `Lock.preempt`) cancels the holder's
+                ``with`` block, and has `Lease.check` raise. With False the holder is only told, by `Lease.wanted` and
+                `Lease.wanted_event`; the lease ends with the grace all the same. Nor does it interrupt with
+                ``on_lost="warn"``.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another
                 limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
                 indefinitely.
-            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a request counts as earlier than it
-                came, unless ``acquire()`` is given another one: for work that is urgent. A request passes those who came
-                within that time, and no one who has waited longer. It takes nothing from the holder.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which a request counts as earlier than
+                it came, unless ``acquire()`` is given another head start: for urgent work. A request passes those who
+                came within that time, but not those who waited longer. It takes nothing from the holder.
             at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since
-                a lease was granted, by the server's clock, even if its holder releases it earlier or dies. For work
-                that is to run once a period on machines whose clocks differ: choose a little less than the period. None
-                frees the name at once.
+                a lease was granted, by the server's clock, even if the holder releases it earlier or dies. For work to
+                be run once a period on machines whose clocks differ: choose a little less than the period. None frees
+                the name at once.
             max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever
-                its holder does: it is not renewed any longer, and lost. Against a holder that hangs and lives. No
-                ``ttl`` is longer than that. None renews it without a limit.
+                the holder does: it is not renewed any longer, and lost. This guards against a holder that hangs and
+                lives. No ``ttl`` is longer than that. None renews it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not
-                ask. With it, a lease survives the loss of the primary if a replica that has it takes over. It costs a
-                round trip for each grant.
+                ask. With it, a lease survives the loss of the primary if a replica with the lease takes over. It costs
+                a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a
-                third of ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises
+                third of ``ttl`` and half of the ``socket_timeout`` of the client's settings. A longer wait raises
                 NotReplicated.
 
         Returns:
@@ -151,7 +152,7 @@ class LeaseFactory:
         The other options are those of `lock`.
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the lock if they use the same namespace and name.
 
         Returns:
             The reentrant lock. Nothing is acquired yet.
@@ -191,8 +192,8 @@ class LeaseFactory:
         The other options are those of `lock`.
 
         Args:
-            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, those of
-                one slot are acquired in one step, and the slots one after the other; see `LockAll`.
+            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, the names
+                of a slot are acquired in one step, and the slots one after the other; see `LockAll`.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -238,7 +239,7 @@ class LeaseFactory:
         The other options are those of `lock`.
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the semaphore.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the semaphore if they use the same namespace and name.
             limit: The number of permits, from 1 to 1,000,000,000. Use the same in all clients, or `Semaphore.resize`.
 
         Returns:
@@ -283,7 +284,7 @@ class LeaseFactory:
         The other options are those of `lock`.
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the lock if they use the same namespace and name.
 
         Returns:
             The read-write lock. Nothing is acquired yet.
@@ -306,9 +307,9 @@ class LeaseFactory:
         *limits: Lock | RLock | LockAll | Semaphore | ReadLock | WriteLock | Limiter,
         timeout: Duration | None = None,
     ) -> Together:
-        """Return several limits as one, to be taken in this order under one timeout, and given back in reverse. No I/O.
+        """Return several limits as one: taken in this order under one timeout, and given back in reverse. No I/O.
 
-        Take the narrow limit first and the wide one last.
+        Take the narrow limit first and the wide limit last.
 
         Example:
             tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)
@@ -316,16 +317,16 @@ class LeaseFactory:
                 ...
 
         Args:
-            limits: 1 to 16 locks, semaphores, read-write locks (``read()`` or ``write()``) and, as the last one, a limiter;
-                of this client.
+            limits: 1 to 16 locks, semaphores, read-write locks (``read()`` or ``write()``) and, in the last place, a
+                limiter; of this client.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most for all of them, unless they are given
                 another limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
                 indefinitely. It stands in place of the timeouts of the limits.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: ``timeout`` is out of range, a limiter is not the last, a limit is of another client, or the order
-                contradicts one in which this client has taken the same names together.
+            ValueError: ``timeout`` is out of range, a limiter is not the last, a limit is of another client, or the
+                order contradicts an earlier order of the same names in this client.
         """
         from handfast._api.sync.together import take_together
 
@@ -354,8 +355,8 @@ class LeaseFactory:
         The other options are those of `lock`.
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the election.
-            value: Text that others see of this candidate, such as an address: up to 1 KiB of UTF-8.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the election if they use the same namespace and name.
+            value: Text shown to others for this candidate, such as an address: up to 1 KiB of UTF-8.
             ttl: Seconds (a number or a timedelta) after which a term ends unless it is renewed, from 0.001 s to 366 days:
                 for how long there is no leader after a death.
 
@@ -384,7 +385,7 @@ class LeaseFactory:
                 ...
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the group.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the group if they use the same namespace and name.
             ttl: Seconds (a number or a timedelta) after which a membership ends unless it is renewed, from 0.001 s to 366
                 days: for how long a member is listed after a death.
             on_lost: As in `lock`.
@@ -418,7 +419,7 @@ class LeaseFactory:
             hf.partition("bots", ["a", "b", "c"]).run(serve)
 
         Args:
-            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the partition.
+            name: 1 byte to 16 KiB of UTF-8. Clients share the partition if they use the same namespace and name.
             items: Names of at most 10,000 items, each once and of 1 byte to 16 KiB of UTF-8; or a function that returns
                 them, which is called every ``every`` seconds. In the asyncio API it may be a coroutine function. All
                 workers should have the same items.
@@ -426,9 +427,9 @@ class LeaseFactory:
                 how long an item may be without a worker after a death.
             every: Seconds (a number or a timedelta), from 0.001 s to 366 days: how often the items are asked for, how long
                 an item rests after the function has returned, and how long a move of items takes at most.
-            value: Text that others see of this worker, such as an address: up to 1 KiB of UTF-8.
-            max_items: How many items a worker has at most, from 1 to 10,000; the same for all workers. Items beyond that
-                are on none. None spreads all.
+            value: Text shown to others for this worker, such as an address: up to 1 KiB of UTF-8.
+            max_items: How many items a worker has at most, from 1 to 10,000; the same for all workers. Items beyond
+                this number are on none. None spreads all.
 
         Returns:
             The partition. Nothing is sent yet.

@@ -25,7 +25,7 @@ __all__ = ["Admission", "Limiter"]
 
 
 class Admission(AnyAdmission):
-    """What a limiter has decided about one call. It is true if the call was admitted.
+    """The decision of a limiter about a call. It is true if the call was admitted.
 
     Example:
         admission = limiter.try_acquire(cost=500)
@@ -39,32 +39,29 @@ class Admission(AnyAdmission):
 
     @property
     def cost(self) -> int:
-        """What the call counts for: the cost that it was asked for with, or that of the last `settle`."""
+        """The cost of the call: as it was requested, or as the last `settle` has set it."""
         return cast("int", self._attempt.request.cost)
 
     @property
     def remaining(self) -> int:
-        """What the tightest rate would have admitted right after this."""
+        """How much more the tightest rate would have admitted right after this."""
         return self._decision.remaining
 
     def settle(self, *, cost: int) -> None:
-        """Let the call count for what it really cost. Waiters are admitted at once if they fit then.
+        """Set the real cost of the call. Waiters are admitted at once if they fit then.
 
-        The time of the admission stays. Once its period is over, nothing changes. If this raises, it may be called
+        The time of the admission stays. Once the period is over, nothing changes. If this raises, it may be called
         again with the same cost.
 
         Args:
             cost: From 0 to 1,000,000,000. 0 gives the admission back for good. A cost above a limit is taken as well:
-                then no one is admitted until enough has lapsed.
+                then no call is admitted until enough has lapsed.
 
         Raises:
             RuntimeError: The call was not admitted, or it was given back.
             TypeError: ``cost`` is not an int.
             ValueError: ``cost`` is out of range.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         self._settle(check_int(cost, "cost", MAX_PERMITS, least=0))
 
@@ -72,15 +69,17 @@ class Admission(AnyAdmission):
 class Limiter(AnyLimiter[Admission]):
     """A named rate limiter. Made by the client's ``limiter()``.
 
-    It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
+    It is exact: at every moment of the server, under every rate, the calls admitted within the last period cost at most
     the limit. Under several rates a call is admitted by all of them or by none. Waiters are admitted first come, first
-    served: no one overtakes them, also not with a smaller cost. A waiter that died is skipped.
+    served: no call overtakes them, not even with a smaller cost. A dead waiter is skipped.
 
     The promise is about the moments of admission. A third party counts each call when it arrives there: at the edge of
-    its period it may see a few more. The object holds nothing itself, so threads or tasks may share it.
+    a period it may see a few more. The object holds nothing itself, so threads or tasks may share it.
 
-    Where clients use different rates for one name, each call counts by those of its own client. After `resize`, those
-    rates count for all.
+    Where clients use different rates for a name, each call counts by the rates of the calling client. After `resize`,
+    the new rates count for all.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         limiter = hf.limiter("openai", "10/s; 500/min")
@@ -113,12 +112,12 @@ class Limiter(AnyLimiter[Admission]):
         back in the background when it answers again.
 
         Args:
-            cost: What the call counts for, from 1 to the smallest limit.
+            cost: The cost of the call, from 1 to the smallest limit.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+                (`math.inf`) waits indefinitely. None takes the timeout of the object.
             head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the call counts as earlier than it
-                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
-                object.
+                came. It passes those who came within that time, but not those who waited longer. None takes the head
+                start of the object.
 
         Returns:
             The admission. There is nothing to release; `Admission.settle` is for calls whose cost is known only later.
@@ -130,9 +129,6 @@ class Limiter(AnyLimiter[Admission]):
             TypeError: ``cost`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
             ValueError: ``cost``, ``timeout`` or ``head_start`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
@@ -153,28 +149,25 @@ class Limiter(AnyLimiter[Admission]):
         timeout: Duration | None = None,
         **_options: Never,
     ) -> Admission:
-        """Be admitted if the call fits now and no one waits. Does not wait.
+        """Be admitted if the call fits now and no other call waits. Does not wait.
 
         Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone, and two where
         other rates were set since the last call of the object.
 
         Args:
-            cost: What the call counts for, from 1 to the smallest limit.
+            cost: The cost of the call, from 1 to the smallest limit.
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
                 has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
                 default.
 
         Returns:
-            The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try
-            again.
+            The admission, which is false if the call was not admitted. `Admission.retry_after` says when to try again.
 
         Raises:
             LimitExceeded: An operator has set a rate with a limit below the cost.
             TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``cost`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
@@ -194,12 +187,12 @@ class Limiter(AnyLimiter[Admission]):
                 admission.settle(cost=answer.tokens)
 
         Args:
-            cost: What the call counts for, from 1 to the smallest limit.
+            cost: The cost of the call, from 1 to the smallest limit.
             timeout: As for `acquire`.
             head_start: As for `acquire`.
 
         Returns:
-            What ``with`` takes. The call that begins the block raises what `acquire` raises.
+            A context manager for ``with``. Entering the block raises the errors of `acquire`.
 
         Raises:
             TypeError: ``cost`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
@@ -210,10 +203,10 @@ class Limiter(AnyLimiter[Admission]):
     def resize(self, rates: str | Rate | Iterable[str | Rate] | None, *, reason: str | None = None) -> None:
         """Set the rates for all clients, whatever rates they use, from now on.
 
-        Waiters keep their places. A rate with the period of one before counts what was admitted within it; another
-        period begins empty. Waiters and callers whose cost is above a new limit get LimitExceeded. The server forgets the
-        rates 30 days after the last call of the name, and where it loses its data. Of two calls at once, the later one
-        counts. Each key of `keyed` is a limiter of its own, with rates of its own to set.
+        Waiters keep their places. A rate with the period of an earlier rate counts the admissions within the period;
+        any other period begins empty. Waiters and callers whose cost is above a new limit get LimitExceeded. The server
+        forgets the rates 30 days after the last call of the name, and where it loses its data. Of two calls at once,
+        the later counts. Each key of `keyed` is a separate limiter, whose rates are set separately.
 
         Args:
             rates: As the client's ``limiter()`` takes them. None restores the rates that the clients use.
@@ -223,9 +216,6 @@ class Limiter(AnyLimiter[Admission]):
             TypeError: ``rates`` are no rates.
             ValueError: ``rates`` are out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         from handfast._engine.rates import read_rates
 

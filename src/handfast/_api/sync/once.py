@@ -1,5 +1,5 @@
 # Generated from _api/aio/once.py by tools/unasync.py: edit that file and run the tool.
-"""Once: one runs, the others get its result."""
+"""Once: a single caller does the work, the others get the result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 class OnceOptions(NamedTuple):
-    """What a client's ``once()`` was given, apart from the request."""
+    """The options of a client's ``once()``, apart from the request."""
 
     codec: Codec
     keep_failure_ms: int | None
@@ -54,17 +54,19 @@ class OnceOptions(NamedTuple):
 
 
 class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
-    """Something that is to be done once: one caller runs it, the others get its result.
+    """Work to be done once: a single caller runs it, the others get the result.
 
     Made by the client's ``once()``.
 
-    At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process
-    dies or loses its lease in the middle, the next caller runs it again; with ``rerun=False`` it runs at most once, and
-    may remain undone. No service can do better by itself: for effects that happen exactly once, pass `Run.fence` to
-    what has them.
+    At most one result is recorded for a key until the record ends. The work itself runs at least once: where a process
+    dies or loses the lease in the middle, the next caller runs it again; with ``rerun=False`` it runs at most once, and
+    may remain undone. No service can do better by itself: for effects that happen exactly once, pass `Run.fence` to the
+    system in which they happen.
 
     A run is a lease: it has a fence and is renewed, and those who wait for it are served first come, first served. It
     has nothing to do with a lock of the same name. The object holds nothing itself, so threads or tasks may share it.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         invoices = hf.once("invoice", keep=86400)
@@ -82,15 +84,15 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         self._options = options
 
     def keyed(self, *parts: KeyPart) -> Self:
-        """Return the same for one key, which has nothing to do with other keys. No I/O.
+        """Return the object of a key, independent of other keys. No I/O.
 
         Example:
             hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date or
-                datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1 and
-                "1" are the same.
+            parts: The parts of the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date
+                or datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1
+                and "1" are the same.
 
         Raises:
             TypeError: A part is of another type, or there is none.
@@ -106,21 +108,21 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         fingerprint: str | bytes | None = None,
         **_options: Never,
     ) -> R:
-        """Return the recorded result; or call the function, record what it returns, and return that.
+        """Return the recorded result; or call the function, record the result, and return it.
 
         While another caller runs it, waits for the result. If that run fails or its process dies, this caller may be
-        the next one.
+        the next to run it.
 
         Example:
             body = hf.once("invoice").keyed(order.id).run(lambda: render(order))
 
         Args:
-            function: What does the work, without arguments. What it returns is read back from what is stored, as all
-                others get it: with JSON, a tuple becomes a list.
+            function: Does the work, without arguments. The result is read back from its stored form, as all others get
+                it: with JSON, a tuple becomes a list.
             timeout: Seconds to wait for another run at most: a number or a timedelta. 0 or less does not wait; more
-                than 366 days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
-            fingerprint: What the request is, such as the digest of its body. A key that has the record of another
-                fingerprint raises KeyReused; a record or a call without one fits any.
+                than 366 days (`math.inf`) waits indefinitely. None takes the timeout of the object.
+            fingerprint: Identifies the request, such as the digest of the body. A key with the record of another
+                fingerprint raises KeyReused; a record or a call without a fingerprint fits any.
 
         Returns:
             The result.
@@ -130,15 +132,12 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             AcquireTimeout: Others ran it for the whole ``timeout``.
             NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
             KeyReused: The key was used with another fingerprint.
-            LeaseLost: The run was lost. Its result was not recorded.
+            LeaseLost: The run was lost. The result was not recorded.
             QueueFull: ``max_waiters`` wait for it already.
             WouldDeadlock: The caller runs it in an enclosing block, and would wait for itself.
             TypeError: An argument has the wrong type; or the result can't be stored, see `Run.finish`.
             ValueError: An argument is out of range; or the result can't be stored.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.run, _args, _options)
@@ -164,7 +163,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         fingerprint: str | bytes | None = None,
         **_options: Never,
     ) -> Run:
-        """Find the result, or become the one that runs; wait while another caller does.
+        """Find the result, or become the caller that runs it; wait while another caller does.
 
         Args:
             timeout: As in `run`.
@@ -178,15 +177,12 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             AcquireTimeout: Others ran it for the whole ``timeout``.
             NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
             KeyReused: The key was used with another fingerprint.
-            LeaseLost: With ``rerun=False``: the run was lost before it was recorded that it begins.
+            LeaseLost: With ``rerun=False``: the run was lost before its beginning was recorded.
             QueueFull: ``max_waiters`` wait for it already.
             WouldDeadlock: The caller runs it in an enclosing block, and would wait for itself.
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or ``loads`` can't read the result.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
@@ -205,7 +201,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         timeout: Duration | None = None,
         **_options: Never,
     ) -> Run | None:
-        """Find the result, or become the one that runs, without waiting.
+        """Find the result, or become the caller that runs it, without waiting.
 
         Takes one round trip; two with ``rerun=False``.
 
@@ -216,17 +212,15 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
                 the client's settings, 5 s by default.
 
         Returns:
-            The run; None if another caller runs it, or others wait for that.
+            The run; None if another caller runs it, or others wait for it.
 
         Raises:
             NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
             KeyReused: The key was used with another fingerprint.
-            LeaseLost: With ``rerun=False``: the run was lost before it was recorded that it begins.
+            LeaseLost: With ``rerun=False``: the run was lost before its beginning was recorded.
             TypeError: ``fingerprint`` is neither a str nor bytes, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``fingerprint`` is empty, ``timeout`` is out of range, or ``loads`` can't read the result.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
@@ -251,8 +245,6 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
@@ -261,15 +253,13 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
     def forget(self) -> bool:
         """Delete the record, so that the next caller runs it again.
 
-        A run that goes on at the time records its result all the same.
+        A run in progress records the result all the same.
 
         Returns:
             True if there was a record.
 
         Raises:
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         return self._driver.run(once.forget(self._request), self.name)
 
@@ -286,10 +276,10 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             raise
 
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
-        """Decorate a function: a call returns the recorded result, or runs the function and records what it returns.
+        """Decorate a function: a call returns the recorded result, or runs the function and records the result.
 
-        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make. Without it, the
-        function may have no parameters: each call would get the result of the first one, whatever its arguments are.
+        With the ``by`` of the client's ``once()``, calls are for the key made of their arguments. Without it, the
+        function may have no parameters: each call would get the result of the first call, whatever the arguments are.
         ``by=()`` says that this is meant.
 
         Example:
@@ -297,12 +287,12 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             def report(user, day): ...
 
         Args:
-            function: What to decorate.
+            function: The function to decorate.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function, or is missing for a function with parameters;
-                or the name has braces, which stand for arguments in the names of locks: use ``by``.
+            ValueError: A name in ``by`` is no parameter of the function, or ``by`` is missing for a function with
+                parameters; or the name has braces, which stand for arguments in the names of locks: use ``by``.
         """
         function = plain_function(function)
         by = self._options.by or ()
@@ -332,7 +322,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         return self._run_of(attempt, state)
 
     def _kept(self, request: OnceRequest, error: Exception) -> Any:
-        """Return the result that was to be made anew, and still counts. Raises the error of that if there is none."""
+        """Return the old result if it still counts. Raises the error of the refresh if there is none."""
         record = None
         with suppress(*OWN_ERRORS):
             record = self._driver.run(once.read(request), self.name)
@@ -354,7 +344,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
         return Run(self._driver, state, self._options.codec, self._options.keep_failure_ms)
 
     def _found(self, attempt: Attempt, recorded: Found) -> Run:
-        """Return the run of a record. Raises NotCompleted for one without a result."""
+        """Return the run of a record. Raises NotCompleted for a record without a result."""
         if recorded.outcome != "done":
             reason = printable(recorded.value.decode(errors="replace"))
             raise NotCompleted(self.name, recorded.outcome, reason)

@@ -21,10 +21,11 @@ __all__ = ["RLease", "RLock"]
 
 
 class RLease(Lease):
-    """One lease of a reentrant lock. All leases of one caller share a grant; the release of the last one ends it.
+    """A lease of a reentrant lock. All leases of a caller share a grant; the release of the last lease ends it.
 
-    It belongs to the thread or task that acquired it. Another one that releases it gets NotOwner, unless the owner has
-    ended. A block of it that is left by another one gets NotOwner, too, but is over: its lease is released.
+    It belongs to the thread or task that acquired it. A release by another thread or task raises NotOwner, unless the
+    owner has ended. Leaving a block in another thread or task raises NotOwner, too, but the block is over: the lease is
+    released.
     """
 
     __slots__ = ("__weakref__", "_hold", "_lost_at_release")
@@ -49,11 +50,11 @@ class RLease(Lease):
 
     @property
     def lost(self) -> bool:
-        """True if the lease ended before it was released. Takes no I/O: the time of its end is known here."""
+        """True if the lease ended before it was released. Takes no I/O: the time of the end is known here."""
         return super().lost if self._lost_at_release is None else self._lost_at_release
 
     def release(self) -> bool:
-        """Release this lease; the last one of the caller releases the lock and hands it to the next waiter.
+        """Release this lease; the last lease of the caller releases the lock and hands it to the next waiter.
 
         Returns:
             True if this call released the lease; False if it was lost or released before.
@@ -61,8 +62,6 @@ class RLease(Lease):
         Raises:
             NotOwner: Another thread or task acquired it and has not ended. Nothing was changed.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if self._released:
             return False
@@ -88,12 +87,12 @@ class RLease(Lease):
         return left
 
     def _is_foreign(self) -> bool:
-        """Return whether it belongs to another thread or task than this one, which has not ended."""
+        """Return whether it belongs to another thread or task, which has not ended."""
         owner = self._hold.caller
         return owner is not None and owner is not self._driver.caller() and not self._driver.is_over(owner)
 
     def _is_last(self) -> bool:
-        """Remove this lease from the shared grant. Return whether it was the last one."""
+        """Remove this lease from the shared grant. Return whether it was the last."""
         self._hold.leases.pop(self, None)
         return not self._hold.leases
 
@@ -106,7 +105,7 @@ class RLease(Lease):
 
 
 class RLock(Inspectable, Primitive[RLease]):
-    """A named reentrant lock: its holder may acquire it again. Made by the client's ``rlock()``.
+    """A named reentrant lock: the holder may acquire it again. Made by the client's ``rlock()``.
 
     The first acquire of a thread or task takes the lock. Its further acquires return leases of the same grant without a
     round trip, and the release of the last lease releases the lock. Other threads and tasks wait, child tasks among
@@ -116,6 +115,8 @@ class RLock(Inspectable, Primitive[RLease]):
 
     Do not hold it across a ``yield`` of a generator, which another thread or task may close. Before Python 3.12,
     ``asyncio.wait_for`` acquires in a new task: use ``acquire(timeout=…)`` instead.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         with hf.rlock("account:7"):

@@ -1,5 +1,5 @@
 # Generated from _api/aio/run.py by tools/unasync.py: edit that file and run the tool.
-"""A run of a key: its result, or the lease under which the caller does it."""
+"""A run of a key: the result, or the lease under which the caller does the work."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ __all__ = ["Run"]
 
 
 class Run(Lease):
-    """What a call for a key gives: a result that is there already (`done`), or a lease to do the work.
+    """The reply to a call for a key: an existing result (`done`), or a lease to do the work.
 
-    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one
-    of three ways. `finish` records the result; a block that is left without it, and without an exception, records None.
-    An exception ends it as failed, and the next caller runs, unless failures are remembered, or an old result counts
-    still, which all others get then. Where it was lost, its result is refused with LeaseLost.
+    A run which is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one
+    of three ways. `finish` records the result; a block left without it, and without an exception, records None. An
+    exception ends it as failed, and the next caller runs, unless failures are remembered, or an old result counts
+    still, which all others get then. Where the run was lost, the result is refused with LeaseLost.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         with hf.once("invoice").keyed(order.id) as run:
@@ -57,7 +59,7 @@ class Run(Lease):
 
     @property
     def result(self) -> Any:
-        """The result, as everybody who asks for it gets it: as `loads` reads what is stored.
+        """The result, as every caller gets it: read by `loads` from the stored bytes.
 
         Raises:
             RuntimeError: The run is not done.
@@ -74,11 +76,11 @@ class Run(Lease):
     def check(self) -> None:
         """Raise an error unless the caller runs it. Takes no I/O.
 
-        Call it between the steps of long work. It can't see a loss that the server has not reported yet, such as a
+        Call it between the steps of long work. It can't see a loss which the server has not reported yet, such as a
         revocation on its way; only the fence protects against that.
 
         Raises:
-            LeaseLost: The run was lost. Its result will be refused.
+            LeaseLost: The run was lost. The result will be refused.
             NotHeld: It is done, or was released.
         """
         if self._done:
@@ -88,23 +90,22 @@ class Run(Lease):
     def finish(self, value: Any = None) -> None:
         """Record the result, and give it to all who wait for it.
 
-        Takes one round trip; a further one for each 100 who wait.
+        Takes one round trip; another for each 100 waiters.
 
         After an error of the connection it is repeated in the background, and may be called again.
 
         Args:
-            value: The result. By default, what JSON can hold; else what ``dumps`` takes. At most 1 MiB as it is stored.
+            value: The result. By default, a value that JSON can hold; else a value that ``dumps`` takes. At most 1 MiB
+                as it is stored.
 
         Raises:
-            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost,
+            LeaseLost: The run was lost, and another run may have begun. Nothing was recorded; or the reply was lost,
                 and the record was replaced or deleted before it was sent again.
             NotHeld: It is done, or was released.
-            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is
-                done, without a result: it is not run again, and others get NotCompleted.
+            TypeError: The value can't be stored. Errors of ``dumps`` and ``loads`` are raised as they are. In both
+                cases the run is recorded as done, without a result: it is not run again, and others get NotCompleted.
             ValueError: The value is too large, or can't be stored. The same holds.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         self.check()
         check_finished(value, self.name)
@@ -120,7 +121,7 @@ class Run(Lease):
             super()._check_entry()
 
     def _find(self, recorded: Found) -> Self:
-        """Take a result that is there already."""
+        """Take an existing result."""
         self._result, self._age, self._done = self._codec.decode(recorded.value), recorded.age, True
         return self
 
@@ -155,7 +156,7 @@ class Run(Lease):
     def _end_with(self, value: Any) -> Exception | None:
         """Let the release record this result.
 
-        Return the error of one that can't be stored: that it is done is recorded then.
+        Return the error of a result that can't be stored: then the run is recorded as done.
         """
         try:
             data, self._result = self._codec.encode(value)
@@ -172,7 +173,7 @@ class Run(Lease):
     def _end_as(self, outcome: Outcome | Literal["dropped"], value: bytes, keep_ms: int | None = None) -> None:
         """Let the release record this.
 
-        A run that is lost by its own clock records nothing, though the server may still have its lease.
+        A run lost by the clock of this process records nothing, though the server may still have the lease.
         """
         if not self.lost:
             self._state.request = self._request.ending_as(outcome, value, keep_ms)

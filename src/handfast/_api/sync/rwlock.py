@@ -46,11 +46,11 @@ class RWLease(Lease):
         return isinstance(self._state.request, PermitRequest) and self._state.request.weight == MAX_PERMITS
 
     def downgrade(self) -> None:
-        """Turn a lease to write into one to read, without releasing it in between.
+        """Turn a lease to write into a lease to read, without releasing it in between.
 
-        Waiting readers are granted at once, and no writer gets in between. A lease to read stays one. There is no
+        Waiting readers are granted at once, and no writer gets in between. A lease to read stays as it is. There is no
         upgrade from read to write: two readers that both wanted it would wait for each other. Release the lease to
-        read, acquire one to write, and read again what may have changed in between.
+        read, acquire a lease to write, and read the data again: it may have changed in between.
 
         Raises:
             LeaseLost: The lease was lost.
@@ -84,7 +84,7 @@ class RWLease(Lease):
 
 
 class _Side(Inspectable, Primitive[RWLease]):
-    """One of the two ways to hold a read-write lock."""
+    """A side of a read-write lock: to read, or to write."""
 
     _request: PermitRequest
 
@@ -123,6 +123,8 @@ class ReadLock(_Side):
 
     Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
     """
 
     _in_read = "it may read already; a second lease to read could wait behind a writer that waits for the first"
@@ -134,6 +136,8 @@ class WriteLock(_Side):
 
     Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
     """
 
     _in_read = (
@@ -149,6 +153,8 @@ class RWLock(Inspectable):
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
     together, a writer is granted when all before it have released, and later readers wait behind it. It is not
     reentrant: acquiring it inside a block that holds it raises WouldDeadlock.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         with hf.rwlock("config").read():
@@ -179,8 +185,6 @@ class RWLock(Inspectable):
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         status = self.status()
         return status.free < status.limit

@@ -1,11 +1,12 @@
 """The scopes of threads, ``with`` blocks that hold a lease, and release it even if entering or leaving is interrupted.
 
 An interrupt is a KeyboardInterrupt, or any other exception raised by a signal handler. It can come between any two
-instructions, and Python calls an ``__exit__`` only once. So an interrupt during ``__exit__`` counts as one inside the
-block: the block is left again, with the interrupt as the error that ended it. To release a lease twice changes nothing.
+instructions, and Python calls an ``__exit__`` only once. So an interrupt during ``__exit__`` counts as an interrupt
+inside the block: the block is left again, with the interrupt as the error that ended it. Releasing a lease twice
+changes nothing.
 
-Python has no guard for the first instructions of an ``__exit__``, before its ``try`` is entered; nor, if a lease is
-acquired and entered on one line, for those of its ``__enter__``.
+Python has no guard for the first instructions of an ``__exit__``, before the ``try`` is entered; nor, if a lease is
+acquired and entered on one line, for those of the ``__enter__``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["LeaseScope", "PrimitiveScope"]
 
 
 class Scoped(Protocol):
-    """What a block holds: a lease, or several of them."""
+    """The object held by a block: a lease, or several leases."""
 
     def _begin(self, frame: FrameType, caller: object, /) -> Self: ...
 
@@ -59,7 +60,7 @@ class LeaseScope:
             raise
 
     def _begin(self, frame: FrameType, _caller: object) -> Self:
-        """Enter the block of a lease that was just acquired, in that frame."""
+        """Enter the block of a lease just acquired, in this frame."""
         self._state.block = self._state.block or Entry.of(frame)
         self._on_enter()
         return self
@@ -96,7 +97,7 @@ class LeaseScope:
         return self._state.is_released
 
     def _suspended(self) -> bool:
-        """Return whether the block is a generator's that another thread may resume."""
+        """Return whether the block belongs to a generator which another thread may resume."""
         entry: Entry | None = self._state.block
         return entry is not None and entry.is_suspended()
 
@@ -109,7 +110,7 @@ class LeaseScope:
         self.check()
 
     def _on_enter(self) -> None:
-        """Called when a block begins that holds the lease."""
+        """Called when a block with the lease begins."""
 
     def _leave(self, error: BaseException | None) -> bool:
         """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
@@ -121,7 +122,7 @@ class LeaseScope:
 
 
 class PrimitiveScope(Generic[L]):
-    """The part of a primitive that leaves its blocks, each of which has a lease of its own."""
+    """The part of a primitive that leaves its blocks, each of which has a separate lease."""
 
     _blocks: Blocks[L]
 

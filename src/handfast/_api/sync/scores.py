@@ -29,6 +29,8 @@ class Scores(Object):
     Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by
     default: use a smaller ``limit`` where members are very long.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         seen = hf.scores("last-seen")
         seen.advance({"worker:1": time.time()})
@@ -59,7 +61,7 @@ class Scores(Object):
         return self._driver.run(advance(self._request, pairs, secrets.token_hex(16)), self.name)
 
     def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """Return the members with the smallest scores, in ascending order. Takes one round trip.
+        """Return the members with the smallest scores, in ascending order. Takes a round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
@@ -69,7 +71,7 @@ class Scores(Object):
         )
 
     def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """Return the members with the largest scores, in descending order. Takes one round trip.
+        """Return the members with the largest scores, in descending order. Takes a round trip.
 
         Args:
             limit: How many members at most, from 1 to 10,000.
@@ -80,10 +82,10 @@ class Scores(Object):
         )
 
     def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
-        """Return the members with at least this score, in ascending order. Takes one round trip.
+        """Return the members with at least this score, in ascending order. Takes a round trip.
 
         To read on, call it again with the last score returned; members with exactly that score are returned again. If
-        more than ``limit`` members share one score, the rest of them can't be read this way.
+        more than ``limit`` members share a score, the rest of them can't be read this way.
 
         Args:
             score: The smallest score to return; ``-math.inf`` for all members.
@@ -109,11 +111,11 @@ class Scores(Object):
         self._driver.run(in_batches(lambda batch: self._request.command("ZREM", "members", *batch), encoded), self.name)
 
     def size(self) -> int:
-        """Return the number of members. Takes one round trip."""
+        """Return the number of members. Takes a round trip."""
         return int(self._driver.run(reply_to(self._request.command("ZCARD", "members")), self.name))
 
     def clear(self) -> None:
-        """Remove all members. Takes one round trip."""
+        """Remove all members. Takes a round trip."""
         self._driver.run(reply_to(self._request.command("UNLINK", "members")), self.name)
 
 

@@ -24,6 +24,8 @@ __all__ = ["Semaphore", "SemaphoreLease"]
 class SemaphoreLease(Lease):
     """A lease of permits of a semaphore. It comes from ``acquire`` and ``try_acquire``.
 
+    Network errors are those of redis-py, as `Handfast` lists them.
+
     Example:
         with hf.semaphore("devices", 4) as lease:
             device = devices[lease.slot()]
@@ -51,8 +53,6 @@ class SemaphoreLease(Lease):
             LeaseLost: The lease was lost.
             NotHeld: The lease was released.
             ServerRefused: The server refused, for example because it is read-only.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         request = self._state.request
         assert isinstance(request, PermitRequest)  # noqa: S101 -- as `Semaphore` makes it
@@ -81,11 +81,14 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
-    come free, and smaller requests behind it wait. Permits of a holder that died are free when its lease ends. The
-    object holds nothing itself, so threads or tasks may share it.
+    come free, and smaller requests behind it wait. Permits of a dead holder are free when its lease ends. The object
+    holds nothing itself, so threads or tasks may share it.
 
-    If clients use different limits, each request is judged by its own: it is granted if the permits held, together with
-    its own, are at most its limit. After `resize`, that limit counts for all clients.
+    If clients use different limits, each request is judged by the limit of the requesting client: it is granted if the
+    permits held, together with the requested permits, are at most this limit. After `resize`, the new limit counts for
+    all clients.
+
+    Network errors are those of redis-py, as `Handfast` lists them.
 
     Example:
         with hf.semaphore("api", 10).acquire(permits=2, timeout=5) as lease:
@@ -120,10 +123,10 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
         Args:
             permits: How many permits, from 1 to `limit`.
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
-            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than it
-                came. It passes those who came within that time, and no one who has waited longer. None takes that of the
-                object.
+                (`math.inf`) waits indefinitely. None takes the timeout of the object.
+            head_start: Seconds (a number or a timedelta), from 0 to 86,400, by which the request counts as earlier than
+                it came. It passes those who came within that time, but not those who waited longer. None takes the head
+                start of the object.
             cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
                 anything is sent, and then every 50 ms. A call to a server that does not answer is not
                 interrupted.
@@ -139,9 +142,6 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
             TypeError: ``permits`` is not an int, or ``timeout`` or ``head_start`` neither a number nor a timedelta.
             ValueError: ``permits``, ``timeout`` or ``head_start`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-                ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.acquire, _args, _options)
@@ -165,7 +165,7 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
     def try_acquire(
         self, *_args: Never, permits: int = 1, timeout: Duration | None = None, **_options: Never
     ) -> SemaphoreLease | None:
-        """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
+        """Acquire permits if they are free and there are no waiters. Takes one round trip and does not wait.
 
         Args:
             permits: How many permits, from 1 to `limit`.
@@ -181,8 +181,6 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
             TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``permits`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         if _args or _options:
             raise unknown_options(self.try_acquire, _args, _options)
@@ -201,7 +199,7 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
         With a larger limit, waiters are granted at once. With a smaller one, holders keep their permits, and waiters
         are granted when enough permits have been released; waiters that request more than the new limit get
         LimitExceeded. The server forgets the limit 30 days after the last acquire or renewal. Of two calls at once, the
-        later one counts.
+        later counts.
 
         Args:
             limit: The number of permits, from 1 to 1,000,000,000. None restores the limits that the clients use.
@@ -210,8 +208,6 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
             TypeError: ``limit`` is neither an int nor None.
             ValueError: ``limit`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
         """
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
         self._driver.run(admin.resize(self._request, new_limit, self._driver.label), self.name)
