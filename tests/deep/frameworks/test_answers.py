@@ -13,7 +13,9 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -152,7 +154,15 @@ def test_no_charge_is_made_in_an_outage(server, raw, charges):
 
 
 @pytest.fixture
-def tasks(server, raw, written, tmp_path):
+def locks(server):
+    """The way to the locks, which a test can cut. The broker has a way of its own."""
+    with FaultProxy(server.url) as proxy:
+        cut, mend = partial(proxy.retarget, "unix:///nowhere/s"), partial(proxy.retarget, server.url)
+        yield SimpleNamespace(url=proxy.url, cut=cut, mend=mend)
+
+
+@pytest.fixture
+def tasks(server, raw, locks, written, tmp_path):
     """Run two workers with the tasks of the page. Return a function that sends a task, and one that delivers messages again."""
     pytest.importorskip("celery")
     from celery import Celery
@@ -171,7 +181,7 @@ def tasks(server, raw, written, tmp_path):
         ("    return {", work.format(kind="report", key="day") + "    return {"),
         ("    return self", work.format(kind="rebuild", key="shop") + "    return self"),
     ]
-    folder, url = written("celery-task-twice.md", changes), server.url.replace("unix://", "redis+socket://")
+    folder, url = written("celery-task-twice.md", changes, locks.url), server.url.replace("unix://", "redis+socket://")
     command = "-m", "celery", "--workdir", str(folder), "-A", "tasks", "worker", "-c", "4", "-l", "INFO"
     with contextlib.ExitStack() as stack:
         for number in range(2):
@@ -231,3 +241,20 @@ def test_a_task_whose_worker_is_killed_runs_again(raw, tasks, name):
     eventually(lambda: raw.get("begun:dies") == "2", within=30)
     deliver_again(6)
     assert raw.get("begun:dies") == "2"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["report", "rebuild"])
+def test_a_task_that_begins_in_an_outage_runs_when_it_is_over(raw, locks, tasks, tmp_path, name):
+    send, deliver_again = tasks
+    send(name, "before")
+    eventually(lambda: raw.get(f"{name}:before:total"), within=30)
+    locks.cut()
+    send(name, "meanwhile")
+    logs = [tmp_path / f"log {number}" for number in range(2)]
+    eventually(lambda: any("comes again" in log.read_text() for log in logs), within=30)
+    assert raw.get("begun:meanwhile") is None
+    locks.mend()
+    eventually(lambda: raw.get(f"{name}:meanwhile:total"), within=30)
+    deliver_again(2)
+    assert runs(raw, f"{name}:meanwhile") == 1

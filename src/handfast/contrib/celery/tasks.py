@@ -16,10 +16,11 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from celery import Task
 from celery.exceptions import Ignore, Reject, Retry
@@ -62,6 +63,8 @@ LONG = 0.1
 DAY_S = 86_400.0
 
 LOG = logging.getLogger("handfast.celery")
+
+L = TypeVar("L")
 
 _LEASE: ContextVar[Lease] = ContextVar("lease")
 """The lease of the task that this thread or greenlet runs."""
@@ -157,7 +160,7 @@ class _Guarded(Task):  # type: ignore[misc]
         A message is unacknowledged until the run ends, with ``acks_late``, and until the run begins, with an ``eta``.
         """
         request = self.request
-        if request.called_directly or request.is_eager:
+        if not self._has_message:
             return
         is_long = self.acks_late and time.monotonic() - began >= LONG * self._visibility()
         if not is_long and request.eta is None:
@@ -172,10 +175,30 @@ class _Guarded(Task):  # type: ignore[misc]
         LOG.info("%s[%s] is left out: %s", self.name, self.request.id, why)
         raise Ignore(why)
 
+    def _taken(self, take: Callable[[], L], options: _Options) -> L:
+        """Take the lease. In an outage the task has not begun, so the message comes again.
+
+        Celery would acknowledge the message of a failed task, also with ``acks_late``, and ``autoretry_for`` covers the run
+        alone.
+        """
+        try:
+            return take()
+        except OUTAGES as error:
+            if self._has_message:
+                LOG.warning(
+                    "%s[%s] comes again: %r can't be taken: %s", self.name, self.request.id, options.name, error
+                )
+                self._come_again(options)
+            raise
+
+    @property
+    def _has_message(self) -> bool:
+        return not (self.request.called_directly or self.request.is_eager)
+
     def _come_again(self, options: _Options) -> NoReturn:
         """Send the message again, for later. It does not count as a retry of the task: retries are for failures."""
         request = self.request
-        if request.called_directly or request.is_eager:  # there is no message
+        if not self._has_message:
             raise AcquireTimeout(options.name, 0)
         seconds = options.countdown * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 -- no secret
         headers = {**(request.headers or {}), AGAIN: True}
@@ -236,12 +259,11 @@ class Exclusive(_Guarded):
         if self._template is not None:
             options = options._replace(name=self._template.filled(args, kwargs)(options.name))
         primitive, busy = self._primitive(client(self.app), options.name), self._busy(options.busy)
-        if busy == "wait":
-            lease = primitive.acquire()
-        elif busy == "preempt":
-            lease = primitive.preempt(grace=self._grace, timeout=options.timeout)
-        else:
-            lease = primitive.try_acquire()
+        take = {
+            "wait": primitive.acquire,
+            "preempt": lambda: primitive.preempt(grace=self._grace, timeout=options.timeout),
+        }
+        lease = self._taken(take.get(busy, primitive.try_acquire), options)
         if lease is None and busy == "skip":
             self._leave_out(f"{options.name!r} is taken")
         if lease is None:
@@ -292,7 +314,8 @@ class Once(_Guarded):
         if self._by:
             once = once.keyed(*self._key.parts(args, kwargs))
             options = options._replace(name=once.name)
-        run = once.acquire(timeout=options.timeout) if busy == "wait" else once.try_acquire()
+        take = partial(once.acquire, timeout=options.timeout) if busy == "wait" else once.try_acquire
+        run = self._taken(take, options)
         if run is None and busy == "skip":
             self._leave_out(f"{options.name!r} is running")
         if run is None:
