@@ -95,6 +95,16 @@ async def test_a_holder_is_only_told_if_it_does_not_yield(here, there, raw):
         await later
 
 
+async def test_the_event_that_asks_for_the_end_is_set_by_a_loss_too(here, there, raw):
+    """A thread that waits for this event alone must not wait for the end of a lease that is over."""
+    lease = await here.lock("a").acquire()
+    early = lease.wanted_event
+    assert await there.lock("a").force_release(reason="hangs") == 1
+    await eventually_async(early.is_set)
+    assert (lease.lost, lease.wanted) == (True, None)
+    assert lease.wanted_event.is_set()
+
+
 async def settled_turn(steps):
     async with steps as lease:
         return lease.fence

@@ -112,11 +112,12 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
 
     @property
     def wanted_event(self) -> asyncio.Event:
-        """An event that is set when a later request asks the holder to end, for work outside of a ``with`` block."""
+        """An event for work outside of a ``with`` block: set when a later request asks the holder to end, or at a loss."""
         event: asyncio.Event | None = getattr(self, "_wanted_event", None)  # few leases have one
         if event is None:
             event = self._wanted_event = asyncio.Event()
             self._on_wanted(event.set)
+            self._on_loss(event.set)
         return event
 
     @property

@@ -112,11 +112,12 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
 
     @property
     def wanted_event(self) -> threading.Event:
-        """An event that is set when a later request asks the holder to end, for work outside of a ``with`` block."""
+        """An event for work outside of a ``with`` block: set when a later request asks the holder to end, or at a loss."""
         event: threading.Event | None = getattr(self, "_wanted_event", None)  # few leases have one
         if event is None:
             event = self._wanted_event = threading.Event()
             self._on_wanted(event.set)
+            self._on_loss(event.set)
         return event
 
     @property
