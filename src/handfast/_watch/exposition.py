@@ -124,23 +124,27 @@ def _gauges(view: View, place_of: Callable[[Row], Place]) -> Iterator[Sample]:
     for row in view.rows:
         groups[place_of(row)].append(row)
     for place, rows in groups.items():
-        named, face, at = _named(place), rows[0].face, view.at
-        facts = [row.facts for row in rows]
-        yield "handfast_waiting", named, sum(one.waiting for one in facts)
-        if face.has_leases:
-            yield "handfast_held", named, sum(one.holding for one in facts)
-            yield "handfast_on_hold", named, sum(one.stop is not None for one in facts)
-            yield "handfast_oldest_hold_seconds", named, _longest((one.held_since for one in facts), at)
-            awaited = (row.facts.kept_since for row in rows if row.is_awaited)
-            yield "handfast_oldest_awaited_hold_seconds", named, _longest(awaited, at)
-        if face.has_rates:
-            yield "handfast_paused", named, sum(one.stop is not None for one in facts)
-            shares = (rate.used / rate.limit for one in facts for rate in one.rates if rate.limit)
-            yield "handfast_limit_used_ratio", named, max(shares, default=0.0)
-        if spent := [one.share for one in facts if one.share is not None]:
-            yield "handfast_budget_used_ratio", named, max(spent)
-        if face.has_leases or face.has_rates:
-            yield "handfast_oldest_wait_seconds", named, _longest((one.waits_since for one in facts), at)
+        yield from _gauges_of(_named(place), rows, view.at)
+
+
+def _gauges_of(named: dict[str, str], rows: list[Row], at: float) -> Iterator[Sample]:
+    """Yield the gauges of names that are counted together: those that their face has a use for."""
+    face, facts = rows[0].face, [row.facts for row in rows]
+    yield "handfast_waiting", named, sum(one.waiting for one in facts)
+    if face.has_leases:
+        yield "handfast_held", named, sum(one.holding for one in facts)
+        yield "handfast_on_hold", named, sum(one.stop is not None for one in facts)
+        yield "handfast_oldest_hold_seconds", named, _longest((one.held_since for one in facts), at)
+        awaited = (row.facts.kept_since for row in rows if row.is_awaited)
+        yield "handfast_oldest_awaited_hold_seconds", named, _longest(awaited, at)
+    if face.has_rates:
+        yield "handfast_paused", named, sum(one.stop is not None for one in facts)
+        shares = (rate.used / rate.limit for one in facts for rate in one.rates if rate.limit)
+        yield "handfast_limit_used_ratio", named, max(shares, default=0.0)
+    if spent := [one.share for one in facts if one.share is not None]:
+        yield "handfast_budget_used_ratio", named, max(spent)
+    if face.has_leases or face.has_rates:
+        yield "handfast_oldest_wait_seconds", named, _longest((one.waits_since for one in facts), at)
 
 
 def _named(place: Place) -> dict[str, str]:

@@ -65,31 +65,41 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
         redis.RedisError: An error of the client, such as a failed login.
 
     """
-    keys = {pattern: _example(pattern) for pattern in rights.keys}
-    channels = {pattern: _example(pattern) for pattern in rights.channels}
-    senders = {command: form for command, form in _ON_CHANNELS.items() if command in rights.commands}
-    # This script runs, so its user may run scripts; EVALSHA can only be refused because of its key.
-    first = {f"~{pattern}": f"EVALSHA x 1 {key}" for pattern, key in keys.items()}
-    first |= {
-        f"&{pattern} {command}": form.format(name)
-        for pattern, name in channels.items()
-        for command, form in senders.items()
-    }
+    keys = {f"~{pattern}": _example(pattern) for pattern in rights.keys}
+    channels = {f"&{pattern}": _example(pattern) for pattern in rights.channels}
+    senders = [command for command in _ON_CHANNELS if command in rights.commands]
     try:
-        refused = _refused(client, first)
+        refused = _refused(client, _on_keys_and_channels(keys, channels, senders))
     except NoPermissionError as error:
         if "'eval'" not in str(error) or "eval" in rights.running:
             return tuple(rule for rule in rights.rules() if rule[0] == "+")
         message = f"the script that checks rights is not loaded, and the user may not send it; run handfast script load ({error})"
         raise ServerRefused(message, name=CHECK.name, changed_nothing=True, reply=str(error)) from error
-    unusable = {pattern for pattern in channels if all(f"&{pattern} {command}" in refused for command in senders)}
-    key = next((key for pattern, key in keys.items() if f"~{pattern}" not in refused), None)
-    channel = next((name for pattern, name in channels.items() if pattern not in unusable), None)
-    examples = {f"+{command}": _example_of(command, key, channel) for command in rights.commands}
-    missing = {f"~{pattern}" for pattern in keys} & set(refused) | {f"&{pattern}" for pattern in unusable}
-    missing |= set(_refused(client, {rule: example for rule, example in examples.items() if example is not None}))
-    missing |= {rule for rule, example in examples.items() if example is None}
+    missing = {rule for rule in keys if rule in refused}
+    missing |= {rule for rule in channels if all(f"{rule} {command}" in refused for command in senders)}
+    # Commands are asked about with a key and a channel which the user may use.
+    key = next((key for rule, key in keys.items() if rule not in missing), None)
+    channel = next((name for rule, name in channels.items() if rule not in missing), None)
+    missing |= _missing_commands(client, rights, key, channel)
     return tuple(rule for rule in rights.rules() if rule in missing)
+
+
+def _missing_commands(client: Any, rights: Rights, key: str | None, channel: str | None) -> set[str]:
+    """Return the commands that the user lacks, and those that nothing can be asked about."""
+    examples = {f"+{command}": _example_of(command, key, channel) for command in rights.commands}
+    askable = {rule: example for rule, example in examples.items() if example is not None}
+    return {*_refused(client, askable), *(examples.keys() - askable.keys())}
+
+
+def _on_keys_and_channels(keys: dict[str, str], channels: dict[str, str], senders: list[str]) -> dict[str, str]:
+    """Return the calls that tell which keys and channels the user may use.
+
+    The script that asks runs, so its user may run scripts: EVALSHA can only be refused because of its key.
+    """
+    calls = {rule: f"EVALSHA x 1 {key}" for rule, key in keys.items()}
+    for rule, name in channels.items():
+        calls |= {f"{rule} {command}": _ON_CHANNELS[command].format(name) for command in senders}
+    return calls
 
 
 def _example_of(command: str, key: str | None, channel: str | None) -> str | None:

@@ -84,6 +84,24 @@ def _returns(script: CheckedScript) -> list[Node]:
 
 def _against_header(script: CheckedScript, answers: list[Answer]) -> Iterator[Finding]:
     replies, untagged = script.header.replies, script.header.untagged
+    yield from _wrong(script, answers)
+    if replies and not untagged and not _always_returns(script, script.block):
+        last = (script.block.many("statements") or [script.block])[-1]
+        yield script.finding(
+            "reply", last, "the script may end here without a reply: return one, or add a line -- REPLY - that says so"
+        )
+    if all(answer.tag is not None or answer.plain for answer in answers):
+        tags = {answer.tag for answer in answers}
+        for tag in replies:
+            if tag not in tags:
+                yield script.finding_in_header(
+                    "reply", "REPLY", tag, f"the script never returns {tag!r}: return it, or remove it from the header"
+                )
+
+
+def _wrong(script: CheckedScript, answers: list[Answer]) -> Iterator[Finding]:
+    """Yield the answers that the header does not list, or with other fields."""
+    replies, untagged = script.header.replies, script.header.untagged
     for answer in answers:
         if answer.tag is not None and answer.tag not in replies and replies:
             yield script.finding(
@@ -106,18 +124,6 @@ def _against_header(script: CheckedScript, answers: list[Answer]) -> Iterator[Fi
                 "the header does not list this reply: return a table that begins with one of its tags, "
                 "or add a line -- REPLY - that describes it",
             )
-    if replies and not untagged and not _always_returns(script, script.block):
-        last = (script.block.many("statements") or [script.block])[-1]
-        yield script.finding(
-            "reply", last, "the script may end here without a reply: return one, or add a line -- REPLY - that says so"
-        )
-    if all(answer.tag is not None or answer.plain for answer in answers):
-        tags = {answer.tag for answer in answers}
-        for tag in replies:
-            if tag not in tags:
-                yield script.finding_in_header(
-                    "reply", "REPLY", tag, f"the script never returns {tag!r}: return it, or remove it from the header"
-                )
 
 
 def _fields(count: int) -> str:

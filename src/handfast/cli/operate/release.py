@@ -82,11 +82,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     if given["fence"] is not None and given["if_fence"] is not None:
         raise click.UsageError("Use one of --fence and --if-fence.", ctx)
     if given["token"] is not None:
-        with connected(given["url"], namespace=given["namespace"]) as client:
-            lease = held_by(client, given["name"], given["token"], given["kind"], DEFAULT_TTL_S)
-            if lease is None or not lease.release():
-                say(f"the lease of {given['name']!r} has ended")
-                ctx.exit(NOTHING)
+        _release_by_token(ctx, given)
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         found, single = _held(ctx, client, given["name"], given["kind"]), given["fence"] is not None
@@ -109,6 +105,14 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         bound = "with" if single else "up to"
         say(f"nothing was taken: {found.name!r} has no lease {bound} fence {fence}")
     ctx.exit(0 if count else NOTHING)
+
+
+def _release_by_token(ctx: click.Context, given: dict[str, Any]) -> None:
+    with connected(given["url"], namespace=given["namespace"]) as client:
+        lease = held_by(client, given["name"], given["token"], given["kind"], DEFAULT_TTL_S)
+        if lease is None or not lease.release():
+            say(f"the lease of {given['name']!r} has ended")
+            ctx.exit(NOTHING)
 
 
 def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> Row:

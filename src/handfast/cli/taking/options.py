@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self, TypeVar
 
 import click
@@ -46,22 +46,28 @@ class Options(NamedTuple):
     def of(cls, ctx: click.Context, given: dict[str, Any]) -> Self:
         """Take our options out of the command line. Raises click's UsageError for options that exclude each other."""
         options = cls(**{field: given.pop(field) for field in cls._fields if field in given})
-        family = options.slots is not None or options.shared or options.exclusive
-        if options.nonblock and options.wait:
-            raise click.UsageError("Use either --nonblock or --wait.", ctx)
-        if (options.slots is not None) + options.shared + options.exclusive > 1:
-            raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
-        if options.preempt and options.replace:
-            raise click.UsageError("Use either --preempt or --replace.", ctx)
-        if (options.preempt or options.replace) and (options.nonblock or options.wait == 0):
-            raise click.UsageError("Use --preempt and --replace without --nonblock and --wait 0.", ctx)
-        if (options.preempt or options.replace) and (options.shared or options.exclusive or (options.slots or 1) > 1):
-            raise click.UsageError("Use --preempt and --replace without -s, -x and more than one slot.", ctx)
-        if options.grace is not None and not options.preempt:
-            raise click.UsageError("Use --grace with --preempt.", ctx)
-        if options.at_least and family:
-            raise click.UsageError("Use --at-least without --slots, --shared and --exclusive.", ctx)
+        if fault := next(options._faults(), None):
+            raise click.UsageError(fault, ctx)
         return options
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong with the options together."""
+        families = (self.slots is not None) + self.shared + self.exclusive
+        takes_over = self.preempt or self.replace
+        if self.nonblock and self.wait:
+            yield "Use either --nonblock or --wait."
+        if families > 1:
+            yield "Use only one of --slots, --shared and --exclusive."
+        if self.preempt and self.replace:
+            yield "Use either --preempt or --replace."
+        if takes_over and (self.nonblock or self.wait == 0):
+            yield "Use --preempt and --replace without --nonblock and --wait 0."
+        if takes_over and (self.shared or self.exclusive or (self.slots or 1) > 1):
+            yield "Use --preempt and --replace without -s, -x and more than one slot."
+        if self.grace is not None and not self.preempt:
+            yield "Use --grace with --preempt."
+        if self.at_least and families:
+            yield "Use --at-least without --slots, --shared and --exclusive."
 
     @property
     def wait_timeout(self) -> float | None:
