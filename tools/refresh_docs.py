@@ -221,12 +221,13 @@ def speed() -> Iterator[str]:
 
 def facts() -> Iterator[str]:
     """Two figures of the front page."""
-    row = {row["contender"]: row for row in _read("benchmarks/lock")["rows"] if row["clients"] == 10}
+    data = _read("benchmarks/lock")
+    row = {row["contender"]: row for row in data["rows"] if row["clients"] == 10}
     ours, theirs = (row[one]["handoff_p50_us"] for one in ("handfast", "redis-py"))
     figures = (one for trial in _read("reliability/trials") for one in trial["figures"] if one["id"] == "R8")
     cancelled = max((one for one in figures if "handfast" in one["contender"]), key=lambda one: one["tried"])
     yield f"**{ours:.0f} µs**"
-    yield "from a release to the next holder, where ten processes want the same lock: the median, on 2 cores."
+    yield f"from a release to the next holder, where ten processes want one lock: the median, on {data['machine']['cores']} cores."
     yield f"With redis-py's `Lock` it is {theirs:.0f} µs. [Benchmarks](results/benchmarks.md) has the settings."
     yield f"\n**{cancelled['bad']} of {cancelled['tried']:,}**"
     yield "cancelled acquires leave a lease or a place in the queue behind."

@@ -47,7 +47,7 @@ COLUMN = 86
 WRAPPED = "design/", "results/"
 """Folders with contracts of scripts, which are wrapped, sessions and records."""
 
-TITLE = re.compile(r"^# .*?(\w+)\)\n", re.MULTILINE)
+TITLE = re.compile(r"\A\s*# [^\n]*?(\w+)\)\n")
 """A title with an object in parentheses."""
 
 DIRECTIVE = re.compile(r"^::: (\S+)\n(?:(?:    .*)?\n)*", re.MULTILINE)

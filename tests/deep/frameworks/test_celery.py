@@ -18,8 +18,11 @@ from tests.deep.frameworks.test_frameworks import assert_idle, check, disconnect
 
 pytest.importorskip("celery")
 
-from handfast.contrib.celery import Once, configure
+from celery.exceptions import Retry
+
+from handfast.contrib.celery import Exclusive, Once, configure
 from handfast.contrib.celery.beat import FOLLOW_S, LOOK_S
+from handfast.contrib.celery.tasks import AGAIN
 
 PROGRAM = "tests.deep.frameworks.celery_adapted"
 
@@ -270,3 +273,25 @@ def test_a_result_that_is_not_recorded_in_an_outage_is_the_result_of_the_task(ra
         assert task("friday") == "made on friday"
         proxy.retarget(server.url)
     assert "the result of 'cut|friday' was not recorded" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "options", [{"base": Exclusive}, {"base": Once, "once": {"by": ()}}], ids=["exclusive", "once"]
+)
+def test_a_task_whose_record_cannot_be_read_in_an_outage_comes_again(raw, tasks, server, monkeypatch, options):
+    """It has the lease, and does not know whether an earlier delivery has run."""
+
+    def work():
+        pytest.fail("it has run")
+
+    with FaultProxy(server.url) as proxy, Handfast(proxy.url, retry_for=0) as client:
+        task = tasks.app.task(work, name=f"unsure:{options['base'].__name__}", shared=False, lazy=False, **options)
+        monkeypatch.setattr(tasks.app, "handfast", client)
+        ended = task._ended
+        monkeypatch.setattr(task, "_ended", lambda: proxy.retarget("unix:///nowhere/s") or ended())
+        task.push_request(id="1", args=(), kwargs={}, called_directly=False, headers={AGAIN: True}, delivery_info={})
+        with pytest.raises(Retry):
+            task()
+        task.pop_request()
+        proxy.retarget(server.url)
+    assert raw.llen("celery") == 1

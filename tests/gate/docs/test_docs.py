@@ -27,14 +27,6 @@ PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
 ]
 
-SECOND_DAY = (
-    "an outage of the server",
-    "the server loses its data",
-    "a process is frozen",
-    "a second start in one process",
-)
-"""The rows that each page about an object has."""
-
 
 def charge(order, *, fence):
     """What the README's examples protect."""
@@ -223,21 +215,6 @@ def test_prose_is_wrapped(path):
         line for line in text.splitlines() if len(line) > WIDTH and not line.lstrip().startswith(("|", "<", "!", "#"))
     ]
     assert [line for line in wide if len(line.split()) > 4] == []
-
-
-ANSWERS = sorted({*(ROOT / "docs/answers").glob("*.md")} - {ROOT / "docs/answers/index.md"})
-
-
-@pytest.mark.parametrize("page", ANSWERS, ids=lambda page: page.stem)
-def test_an_answer_is_short_and_has_the_second_day(page):
-    text = page.read_text()
-    assert len(text.splitlines()) <= 60
-    assert "\n**The usual answers.** " in text
-    day = text.partition("\n## The second day\n")[2]
-    for cause in SECOND_DAY:
-        assert f"\n| {cause}" in day
-    assert f"({page.name})" in (page.parent / "index.md").read_text()
-    assert f"answers/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
 def test_the_readme_fits_into_130_lines():

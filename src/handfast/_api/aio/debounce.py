@@ -45,7 +45,7 @@ class AsyncDebounce(AsyncObject):
     A run may overlap with the run of the next burst: put a lock around it where it must not. If the process of the
     newest call dies while it waits, the burst ends without a run, as if the call had not been made.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         rebuild = hf.debounce("reindex", 5.0, at_most=60.0)

@@ -51,7 +51,7 @@ class AsyncElection(AsyncInspectable, AsyncPrimitive[AsyncLeadership]):
     Every method of a lock is here: a leader is the holder of a lease, a candidate waits for it, and a term has a fence.
     In addition, others read who leads (`leader`), hear of changes (`observe`), and see the last terms (`history`).
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         election = hf.election("scheduler", value="http://10.0.0.5:8000")

@@ -48,7 +48,7 @@ class AsyncGroup(AsyncBlockOnly, AsyncInspectable):
     the lease ends. Members have fences, in the order in which they joined. The object holds nothing itself, so threads or
     tasks may share it, and join several times.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         workers = hf.group("workers")

@@ -25,7 +25,7 @@ class AsyncLatch(AsyncObject):
 
     Every method may raise ServerRefused and redis-py's connection errors. Threads or tasks may share the object.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         latch = hf.latch("import:2026-11-22", 8)

@@ -40,7 +40,7 @@ class AsyncLease(AsyncBlockOnly, PublicObject, AsyncLeaseScope):
     A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a
     ResourceWarning is issued.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.lock("orders:42") as lease:

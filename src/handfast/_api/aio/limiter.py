@@ -78,7 +78,7 @@ class AsyncLimiter(AsyncAnyLimiter[AsyncAdmission]):
     Where clients use different rates for a name, each call counts by the rates of the calling client. After `resize`,
     the new rates count for all.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         limiter = hf.limiter("openai", "10/s; 500/min")

@@ -18,7 +18,7 @@ class AsyncLock(AsyncInspectable, AsyncPreemptible[AsyncLease]):
     holds nothing itself, so threads or tasks may share it. It is not reentrant: to wait for it within its own ``with``
     block raises WouldDeadlock; see ``rlock()``.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.lock("orders:42", ttl=10) as lease:

@@ -60,7 +60,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
     meanwhile: then ``acquire`` raises LeaseLost. ``try_acquire`` takes a round trip for each slot. A namespace in
     braces has all names in a single slot.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.lock_all(["account:1", "account:2"]) as lease:

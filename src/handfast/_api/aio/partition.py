@@ -34,7 +34,7 @@ class AsyncPartition(AsyncBlockOnly, Named):
     When workers join or leave, few items move. After the death of a worker, the items are on others when the leases end.
     Each item has a lock, which the worker of the item holds: so no item is ever on two workers.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async def serve(bot, lease):

@@ -115,7 +115,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
     Do not hold it across a ``yield`` of a generator, which another thread or task may close. Before Python 3.12,
     ``asyncio.wait_for`` acquires in a new task: use ``acquire(timeout=…)`` instead.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.rlock("account:7"):

@@ -25,7 +25,7 @@ class AsyncRun(AsyncLease):
     exception ends it as failed, and the next caller runs, unless failures are remembered, or an old result counts
     still, which all others get then. Where the run was lost, the result is refused with LeaseLost.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.once("invoice").keyed(order.id) as run:

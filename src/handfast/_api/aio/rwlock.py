@@ -123,7 +123,7 @@ class AsyncReadLock(_Side):
     Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
     """
 
     _in_read = "it may read already; a second lease to read could wait behind a writer that waits for the first"
@@ -136,7 +136,7 @@ class AsyncWriteLock(_Side):
     Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
     """
 
     _in_read = (
@@ -153,7 +153,7 @@ class AsyncRWLock(AsyncInspectable):
     together, a writer is granted when all before it have released, and later readers wait behind it. It is not
     reentrant: acquiring it inside a block that holds it raises WouldDeadlock.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.rwlock("config").read():

@@ -26,7 +26,7 @@ __all__ = ["AsyncSemaphore", "AsyncSemaphoreLease"]
 class AsyncSemaphoreLease(AsyncLease):
     """A lease of permits of a semaphore. It comes from ``acquire`` and ``try_acquire``.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.semaphore("devices", 4) as lease:
@@ -90,7 +90,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPreemptible[AsyncSemaphoreLease]):
     permits held, together with the requested permits, are at most this limit. After `resize`, the new limit counts for
     all clients.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.semaphore("api", 10).acquire(permits=2, timeout=5) as lease:

@@ -47,7 +47,7 @@ MOST = 16
 class AsyncHeld(AsyncBlockOnly, PublicObject):
     """The leases of several limits, and an admission if a limiter is among these. Made by ``together()``.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         async with hf.together(hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)) as held:
@@ -166,7 +166,7 @@ class AsyncTogether(AsyncBlockOnly, PublicObject, AsyncPrimitiveScope[AsyncHeld]
     script takes them in one step: take the narrow limit first and the wide limit last, so that a request which waits
     for the narrow limit keeps no permit from others.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         tenant, everyone = hf.semaphore("tenant:7", 2), hf.semaphore("gpu", 8)

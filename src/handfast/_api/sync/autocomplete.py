@@ -24,7 +24,7 @@ class Autocomplete(Object):
 
     Every method may raise ServerRefused and redis-py's connection errors.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         cities = hf.autocomplete("cities", fold_case=True)

@@ -56,7 +56,7 @@ class Handfast(LeaseFactory, ObjectFactory, Operations, BlockOnly, PublicObject)
     After a fork, the child may use the client: it starts without connections and without the parent's leases. A closed
     client may be entered again.
 
-    Errors of the network are those of redis-py, in the methods of all objects: ``redis.exceptions.ConnectionError`` if
+    Network errors come from redis-py, in the methods of all objects: ``redis.exceptions.ConnectionError`` if
     the server can't be reached, and ``redis.exceptions.TimeoutError`` if the server does not answer. A method that
     changes something tries again for ``retry_for`` seconds first; any other method replaces a broken connection once.
 

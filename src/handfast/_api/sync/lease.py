@@ -41,7 +41,7 @@ class Lease(BlockOnly, PublicObject, LeaseScope):
     A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a
     ResourceWarning is issued.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.lock("orders:42") as lease:

@@ -19,7 +19,7 @@ class Lock(Inspectable, Preemptible[Lease]):
     holds nothing itself, so threads or tasks may share it. It is not reentrant: to wait for it within its own ``with``
     block raises WouldDeadlock; see ``rlock()``.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.lock("orders:42", ttl=10) as lease:

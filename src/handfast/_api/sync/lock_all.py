@@ -61,7 +61,7 @@ class LockAll(Primitive[LeaseOfAll]):
     meanwhile: then ``acquire`` raises LeaseLost. ``try_acquire`` takes a round trip for each slot. A namespace in
     braces has all names in a single slot.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.lock_all(["account:1", "account:2"]) as lease:

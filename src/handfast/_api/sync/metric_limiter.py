@@ -90,7 +90,7 @@ class MetricLimiter(AnyLimiter[MetricAdmission]):
     A call counts 1 for a metric ``requests``, and 0 for any other, unless ``cost`` says otherwise. Where the real cost
     shows later, ask with an estimate, and `MetricAdmission.settle` it.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         gpt = hf.limiter("openai:gpt-5", {"requests": "500/min", "tokens": "200000/min"})

@@ -66,7 +66,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
     A run is a lease: it has a fence and is renewed, and those who wait for it are served first come, first served. It
     has nothing to do with a lock of the same name. The object holds nothing itself, so threads or tasks may share it.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         invoices = hf.once("invoice", keep=86400)

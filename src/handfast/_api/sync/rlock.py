@@ -116,7 +116,7 @@ class RLock(Inspectable, Primitive[RLease]):
     Do not hold it across a ``yield`` of a generator, which another thread or task may close. Before Python 3.12,
     ``asyncio.wait_for`` acquires in a new task: use ``acquire(timeout=…)`` instead.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.rlock("account:7"):

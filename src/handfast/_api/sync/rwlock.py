@@ -124,7 +124,7 @@ class ReadLock(_Side):
     Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
     """
 
     _in_read = "it may read already; a second lease to read could wait behind a writer that waits for the first"
@@ -137,7 +137,7 @@ class WriteLock(_Side):
     Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
     decorator.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
     """
 
     _in_read = (
@@ -154,7 +154,7 @@ class RWLock(Inspectable):
     together, a writer is granted when all before it have released, and later readers wait behind it. It is not
     reentrant: acquiring it inside a block that holds it raises WouldDeadlock.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.rwlock("config").read():

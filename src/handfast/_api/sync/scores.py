@@ -29,7 +29,7 @@ class Scores(Object):
     Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by
     default: use a smaller ``limit`` where members are very long.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         seen = hf.scores("last-seen")

@@ -24,7 +24,7 @@ __all__ = ["Semaphore", "SemaphoreLease"]
 class SemaphoreLease(Lease):
     """A lease of permits of a semaphore. It comes from ``acquire`` and ``try_acquire``.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.semaphore("devices", 4) as lease:
@@ -88,7 +88,7 @@ class Semaphore(Inspectable, Preemptible[SemaphoreLease]):
     permits held, together with the requested permits, are at most this limit. After `resize`, the new limit counts for
     all clients.
 
-    Network errors are those of redis-py, as `Handfast` lists them.
+    Network errors come from redis-py, as `Handfast` lists them.
 
     Example:
         with hf.semaphore("api", 10).acquire(permits=2, timeout=5) as lease:

@@ -64,7 +64,7 @@ DAY_S = 86_400.0
 
 LOG = logging.getLogger("handfast.celery")
 
-L = TypeVar("L")
+T = TypeVar("T")
 
 _LEASE: ContextVar[Lease] = ContextVar("lease")
 """The lease of the task that this thread or greenlet runs."""
@@ -118,9 +118,9 @@ class _Guarded(Task):  # type: ignore[misc]
         except LookupError:
             raise RuntimeError(f"the task {self.name!r} does not run here, so it has no lease") from None
 
-    def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _inside(self, lease: Lease, args: tuple[Any, ...], kwargs: dict[str, Any], options: _Options) -> Any:
         """Run the function of the task with the lease, unless an earlier delivery of the message has run."""
-        if self._is_delivered_again and self._ended().status().state == "done":
+        if self._is_delivered_again and self._answered(self._ended().status, options).state == "done":
             self._leave_out("an earlier delivery of its message has run")
         token, began = _LEASE.set(lease), time.monotonic()
         try:
@@ -175,18 +175,22 @@ class _Guarded(Task):  # type: ignore[misc]
         LOG.info("%s[%s] is left out: %s", self.name, self.request.id, why)
         raise Ignore(why)
 
-    def _taken(self, take: Callable[[], L], options: _Options) -> L:
-        """Take the lease. In an outage the task has not begun, so the message comes again.
+    def _answered(self, call: Callable[[], T], options: _Options) -> T:
+        """Make a call before the task begins: take the lease, look for a record. In an outage the message comes again.
 
         Celery would acknowledge the message of a failed task, also with ``acks_late``, and ``autoretry_for`` covers the run
         alone.
         """
         try:
-            return take()
+            return call()
         except OUTAGES as error:
             if self._has_message:
                 LOG.warning(
-                    "%s[%s] comes again: %r can't be taken: %s", self.name, self.request.id, options.name, error
+                    "%s[%s] comes again, since the server of %r does not answer: %s",
+                    self.name,
+                    self.request.id,
+                    options.name,
+                    error,
                 )
                 self._come_again(options)
             raise
@@ -234,6 +238,8 @@ class Exclusive(_Guarded):
 
     The broker may deliver the message again while the task runs, with ``acks_late``, or waits for the end of a ``countdown``.
     Such a delivery comes again whatever ``busy`` says, and is left out if the first run has ended.
+
+    A task that begins in an outage comes again after ``countdown`` seconds: Celery would lose the message of a failed task.
     """
 
     abstract = True
@@ -263,13 +269,13 @@ class Exclusive(_Guarded):
             "wait": primitive.acquire,
             "preempt": lambda: primitive.preempt(grace=self._grace, timeout=options.timeout),
         }
-        lease = self._taken(take.get(busy, primitive.try_acquire), options)
+        lease = self._answered(take.get(busy, primitive.try_acquire), options)
         if lease is None and busy == "skip":
             self._leave_out(f"{options.name!r} is taken")
         if lease is None:
             self._come_again(options)
         with Holding(lease, LOG):
-            return self._inside(lease, args, kwargs)
+            return self._inside(lease, args, kwargs, options)
 
 
 class Once(_Guarded):
@@ -315,7 +321,7 @@ class Once(_Guarded):
             once = once.keyed(*self._key.parts(args, kwargs))
             options = options._replace(name=once.name)
         take = partial(once.acquire, timeout=options.timeout) if busy == "wait" else once.try_acquire
-        run = self._taken(take, options)
+        run = self._answered(take, options)
         if run is None and busy == "skip":
             self._leave_out(f"{options.name!r} is running")
         if run is None:
@@ -326,7 +332,7 @@ class Once(_Guarded):
                 if run.done:
                     LOG.info("%s[%s] has the result of an earlier run of %r", self.name, self.request.id, options.name)
                     return run.result
-                results.append(self._inside(run, args, kwargs))
+                results.append(self._inside(run, args, kwargs, options))
                 run.finish(results[0])
         except (Retry, Ignore, Reject):
             if not self._reruns:
