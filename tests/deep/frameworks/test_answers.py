@@ -64,7 +64,7 @@ def test_the_scheduler_runs_in_one_worker_and_the_next_one_takes_over(server, ra
         ('"jobs", schedule', '"jobs", schedule, ttl=2'),
     ]
     folder = written("scheduler-in-every-worker.md", reports)
-    (line,) = re.findall(r"`gunicorn (-w 4 [^`]*)`", (ANSWERS / "scheduler-in-every-worker.md").read_text())
+    (line,) = re.findall(r"`gunicorn\s(-w 4 [^`]*)`", (ANSWERS / "scheduler-in-every-worker.md").read_text())
     command = {
         "uvicorn": ["app:app", "--workers", "4", "--app-dir", str(folder), "--port", str(free_port())],
         "gunicorn": [*line.split(), "--chdir", str(folder), "-b", f"127.0.0.1:{free_port()}"],
