@@ -76,14 +76,16 @@ class Blocks(Generic[L]):
         choice might be wrong.
         """
         mine = self._callers.caller()
+        # The caller's own blocks first. The tuple is a copy: other threads enter and leave meanwhile.
         for caller in (mine, *self._entered):
+            # The innermost first: one frame may have entered several blocks.
             for entered_in, lease in reversed(self._entered.get(caller, ())):
                 if entered_in is frame:
                     return caller, lease
         if blocks := self._entered.get(mine):
             return mine, blocks[-1][1]
         others = [caller for caller in list(self._entered) if not self._owned or self._callers.is_over(caller)]
-        foreign = [(caller, blocks[0][1]) for caller in others if (blocks := self._entered.get(caller))]
+        foreign = [(caller, blocks[-1][1]) for caller in others if (blocks := self._entered.get(caller))]
         return foreign[0] if len(foreign) == 1 else None
 
     def forget(self, caller: object, lease: L) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from string import Formatter
 from types import FunctionType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -50,18 +50,20 @@ class NameTemplate:
         Raises ValueError for fields without a parameter of the function.
         """
         templates = [name for name in names if "{" in name or "}" in name]
+        # Before the signature is asked for: functions written in C have none, and may have a plain name.
         if not templates:
             return None
         signature = signature_of(function)
         for name in templates:
             try:
-                fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
+                fields = list(_fields_of(name))
             except ValueError as error:
                 raise ValueError(
                     f"the name {name!r} of a decorator is a template, and not a valid one: {error}; write {{{{ and }}}} for "
                     "braces themselves"
                 ) from None
             for field in fields:
+                # A field may go on with an attribute or an index, which only the value of a call can tell.
                 if re.split(r"[.\[]", field)[0] not in signature.parameters:
                     known = ", ".join(signature.parameters) or "none"
                     raise ValueError(
@@ -79,6 +81,14 @@ class NameTemplate:
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
         return lambda name: self._formatter.vformat(name, (), call.arguments)
+
+
+def _fields_of(template: str) -> Iterator[str]:
+    """Yield the fields of a template, also those within a format such as ``{number:{width}}``."""
+    for _, field, form, _ in Formatter().parse(template):
+        if field is not None:
+            yield field
+            yield from _fields_of(form or "")
 
 
 class _Fields(Formatter):

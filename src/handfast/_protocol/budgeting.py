@@ -156,9 +156,12 @@ def read_status(fields: list[Any], terms: Terms | None = None) -> BudgetStatus:
     calendar = terms.calendar if terms is not None else _calendar(definition)
     if now_us >= end_us or now_us < begin_us:  # no one has reserved in this period
         if end_us <= now_us:
-            was, was_end_us, spent = spent + held, end_us, 0
-        spent, held = spent and spent + held, 0  # after a clock that was ahead all counts as spent
+            was, was_end_us, spent, held = spent + held, end_us, 0, 0
+        else:  # the clock was ahead: what counts now is what `enter_period` of lib/account.lua would count
+            spent, held = spent + held + (was if was_end_us > now_us else 0), 0
         begin_us, end_us = (0, 0) if calendar is None else calendar.at(now_us)
+    # The limit of this client is what its next reserve brings
+    # along, so it goes before that of the latest reserve.
     if terms is not None:
         told = terms.limit
     most = told if limit < 0 else limit
@@ -170,7 +173,7 @@ def read_status(fields: list[Any], terms: Terms | None = None) -> BudgetStatus:
         limit=as_decimal(most),
         resets_at=moment(end_us) if ends else None,
         resets_in=(end_us - now_us) / 1e6 if ends else None,
-        was=as_decimal(was if was_end_us >= begin_us > 0 else 0),
+        was=as_decimal(was if now_us >= was_end_us >= begin_us > 0 else 0),
         period=period,
         zone=zone,
         begins=int(begins),

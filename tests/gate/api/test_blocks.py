@@ -137,6 +137,33 @@ async def test_a_block_that_is_left_elsewhere_leaves_its_own_lease(api, plain):
     assert (await settled(semaphore.status())).free == 3
 
 
+async def test_blocks_of_a_stack_that_is_closed_elsewhere_end_from_within(api, plain):
+    """An exit stack leaves them in frames of its own: only the caller tells which block it is."""
+    semaphore, leases, held_between = plain.semaphore("a", 3), [], []
+    stack = contextlib.ExitStack() if api is SYNC else contextlib.AsyncExitStack()
+
+    def entered():
+        leases.append(stack.enter_context(semaphore))
+        stack.callback(lambda: held_between.append([holder.fence for holder in semaphore.status().holders]))
+        leases.append(stack.enter_context(semaphore))
+        yield
+
+    async def entered_async():
+        async def note():
+            held_between.append([holder.fence for holder in (await semaphore.status()).holders])
+
+        leases.append(await stack.enter_async_context(semaphore))
+        stack.push_async_callback(note)
+        leases.append(await stack.enter_async_context(semaphore))
+        yield
+
+    async with elsewhere() as step_elsewhere:
+        await step_elsewhere(entered() if api is SYNC else entered_async())
+        await settled(stack.close() if api is SYNC else stack.aclose())
+    assert held_between == [[leases[0].fence]]
+    assert (await settled(semaphore.status())).free == 3
+
+
 async def test_a_reentrant_block_that_is_left_elsewhere_is_over_and_says_so(api, plain):
     rlock = plain.rlock("a")
     async with elsewhere() as step_elsewhere:

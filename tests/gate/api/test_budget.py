@@ -75,17 +75,17 @@ async def amounts(budget):
     return str(status.spent), str(status.held)
 
 
-def shift(raw, by):
+def shift(raw, by, key=ACCOUNT):
     """Let the period of an account have begun, and end, earlier by so long."""
-    found = raw.execute_command("HGETALL", ACCOUNT, NEVER_DECODE=True)
+    found = raw.execute_command("HGETALL", key, NEVER_DECODE=True)
     less = by / timedelta(microseconds=1)
     for field, value in (found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))).items():
         if field == b"s":
             begin_us, end_us, *rest = STATE.unpack(value)
-            raw.hset(ACCOUNT, "s", STATE.pack(begin_us - less, end_us - less, *rest))
+            raw.hset(key, "s", STATE.pack(begin_us - less, end_us - less, *rest))
         elif field.startswith(b"t:"):
             begin_us, amount = struct.unpack("<dd", value)
-            raw.hset(ACCOUNT, field, struct.pack("<dd", begin_us - less, amount))
+            raw.hset(key, field, struct.pack("<dd", begin_us - less, amount))
 
 
 # --- reserve, settle, give back
@@ -169,6 +169,9 @@ async def test_a_price_is_rounded_up_to_six_decimals_and_a_limit_is_not(here):
     for call in (budget.set_limit, budget.at_least_spent):
         with pytest.raises(ValueError, match=r"has at most 6 decimals, and '0\.0000001' has more"):
             await call("0.0000001")
+        for long in ("0." + "3" * 150, "1e-2000000"):
+            with pytest.raises(ValueError, match="has at most 6 decimals"):
+                await call(long)
 
 
 def test_a_block_is_entered_once(hf):
@@ -366,6 +369,21 @@ async def test_the_period_of_a_client_does_not_depend_on_its_clock(here, there, 
     await spend(theirs, 1)
     await spend(mine, 1)
     assert await amounts(mine) == ("2", "0")
+
+
+async def test_a_status_after_the_clock_was_set_back_has_what_a_reserve_would_count(here, raw):
+    budget = here.budget("a", "9/day")
+    await spend(budget, 1)
+    shift(raw, DAY)
+    await spend(budget, 2)
+    async with reserved(budget, "0.5"):
+        for key in (ACCOUNT, ACCOUNT.replace(":account", ":past")):
+            shift(raw, -DAY, key)
+        status = await budget.status()
+        assert (str(status.spent), str(status.held), str(status.was)) == ("3.5", "0", "0")
+        with pytest.raises(BudgetExceeded) as error:
+            await spend(budget, 9)
+        assert (error.value.spent, error.value.held) == (status.spent, status.held)
 
 
 async def test_another_definition_is_refused_by_name(here, there):

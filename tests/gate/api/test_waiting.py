@@ -197,6 +197,7 @@ def asyncio_body(body):
     ("name", "said"),
     [
         ("order:{id}", r"has the field 'id', which is no parameter of .*; these are: order_id"),
+        ("order:{order_id:{width}}", r"has the field 'width', which is no parameter of .*; these are: order_id"),
         ("order:{}", r"has the field ''"),
         ("order:{order_id", r"is a template, and not a valid one: .*; write {{ and }} for braces themselves"),
         ("order:}", r"is a template, and not a valid one"),

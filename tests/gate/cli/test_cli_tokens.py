@@ -116,3 +116,10 @@ def test_a_run_of_once_stays_with_its_process(call, hf):
             assert refused.exit_code == 64
             assert "a run of once belongs to the process that runs it" in refused.output
         run.check()
+
+
+@pytest.mark.parametrize("words", [["--fence", "3"], ["--if-fence", "3"], ["--json"]])
+def test_a_release_by_token_refuses_options_that_have_no_effect(call, words):
+    refused = call(release, "a", "--token", "x" * 26, *words)
+    assert refused.exit_code == 64
+    assert "A token is of one lease" in refused.output

@@ -131,6 +131,16 @@ async def test_one_connection_is_left_after_many_were_cut(proxy, raw, near):
     assert await held.release() is True
 
 
+async def test_an_idle_connection_that_has_ended_fails_no_call(proxy, raw):
+    """Neither the first one of a turn, which is sent at once, nor those that wait for the end of the turn."""
+    async with AsyncHandfast(proxy.url, retry_for=0) as far:
+        await far.lock("warm").locked()
+        proxy.cut()
+        leases = await asyncio.gather(*(far.lock(f"n{number}").try_acquire() for number in range(4)))
+        assert [await lease.release() for lease in leases] == [True] * 4
+    assert nothing_left(raw)
+
+
 async def test_a_connection_that_went_silent_is_replaced(proxy, raw, near):
     async with AsyncHandfast(f"{proxy.url}?socket_timeout=0.4") as far:
         await far.lock("warm").locked()

@@ -1,8 +1,9 @@
 """The calls that a session has to send, in order, and how long each of them waits for a connection.
 
 A call that lost its connection is sent again on the next connection. It fails when its ``retry_for`` is over, counted
-from the first break, but not before it was sent on a second connection. A call that must not run twice fails at once
-if it was sent. While there is no connection, a timer fails the calls one after the other.
+from the first break, but not before it was sent on a second connection. A call that was not sent yet when the
+connection broke is sent on the next one. A call that must not run twice fails at once if it was sent. While there is
+no connection, a timer fails the calls one after the other.
 """
 
 from __future__ import annotations
@@ -49,21 +50,26 @@ class Outbox(deque[PendingCall]):
             self.clear()
         return requests
 
-    def fail(self, pending: list[PendingCall], error: Exception, moment: float) -> None:
+    def fail(self, pending: list[PendingCall], error: Exception, moment: float, *, broke: bool = False) -> None:
         """Fail the calls whose retries end by ``moment``: of ``pending``, which were sent, and of the calls to be sent.
 
-        The others are sent on the next connection, in order.
+        The others are sent on the next connection, in order. ``broke`` says that there was a connection until now.
         """
+        may_have_been_idle = broke and isinstance(error, RedisConnectionError)
+        for request in (*pending, *self):
+            # The connection may have been idle, and ended before the call came: so the call has one more try,
+            # whatever its time, also where it was still to be sent. A second break spares it no more, nor does
+            # a connection that can't be opened, nor the end of the session.
+            request.is_spared = may_have_been_idle and not request.again and not request.is_spared
         for request in pending:
-            request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
             request.again = True
-        for request in self:
-            request.is_spared = False
+        # Those that were sent stand first, so that the calls keep their order.
         pending += self
         self.clear()
         for request in pending:
             if request.future.done():
                 continue
+            # Counted from the first break: a later one does not prolong it.
             request.give_up_at = min(request.give_up_at, monotonic() + request.retry_for)
             is_over = request.give_up_at <= moment and not request.is_spared
             if is_over or (request.again and request.call.once):

@@ -262,19 +262,25 @@ class Session:
         future, call = request.future, request.call
         if future.done():
             return
+        # Also for an error: the reply to a script sent in full tells whether the user may send one.
         if request.by_source:
             self._connector.note_source(frame)
         if type(frame) is not ErrorReply:
             self._connection.tries = 0
             if call.waiter:
+                # In the step that reads the reply: the next frame may be the message for this token. A
+                # message from before the reply was of a grant that is over, and is not taken for a new one.
                 self.inbox.register(call.waiter)
                 if call.joining is not None:
+                    # A grant for the whole ttl shows that the name
+                    # was free: its next request may join a batch.
                     call.joining.is_free = type(frame) is int or frame[:8] == b"admitted"
             answer = make_answer((request.sent_at, frame, request.again, replicas))
             if request.on_answer is not None:
                 request.on_answer(answer)
             future.set_result(answer)
         elif is_noscript(frame) and not request.by_source:
+            # A call that brought its source has run, so the error is one of the script itself.
             self._send_source(request)
         elif not self.on_refused(request, frame):
             future.set_result(frame)
@@ -378,6 +384,8 @@ class Session:
         held_back: list[PendingCall] = []
         while outbox and connection.handshake is None and transport is not None and not transport.paused:
             parts: list[bytes] = []
+            # Before the write: leases are counted from this moment,
+            # and must not seem to last longer (invariant 8).
             now = monotonic()
             requests: list[PendingCall] = []
             batches: list[list[PendingCall]] = []
@@ -389,11 +397,15 @@ class Session:
                 requests, batches = split(requests, self.slot_of)
             for request in requests:
                 digest = request.call.prefix.digest
+                # The first call of a script leaves alone. The others wait for its
+                # reply, or a server without the script would refuse them all.
                 if not (digest in known or request.by_source or scripts.may_leave(digest)):
                     held_back.append(request)
                     continue
                 self._count += 1
                 request.number, request.sent_at = self._count, now
+                # `due` has the calls in the order of their bytes,
+                # since a reply does not say to which call it belongs.
                 if request.asking:
                     parts.append(exchange.ask(request))
                 exchange.due.append(request)
@@ -408,6 +420,7 @@ class Session:
                 parts += exchange.pack(batch.call, by_source=batch.by_source)
             if parts:
                 transport.write(b"".join(parts))
+        # Behind the loop, which would find them again and never end; and in front, where they stood.
         outbox.extendleft(reversed(held_back))
         if exchange.due and self._silence.timer is None:
             self._silence.tick()
@@ -433,7 +446,7 @@ class Session:
         if not self._connection.drop(error):
             return
         self._outbox.trouble = error
-        self._fail(error, monotonic())
+        self._outbox.fail(self.exchange.broken(), error, monotonic(), broke=True)
         self.inbox.on_disconnect()
         self.on_break(error)
         if self._outbox:

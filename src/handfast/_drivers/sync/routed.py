@@ -75,10 +75,14 @@ class RoutedSession:
         if slot is not None:
             self._slot = slot
         node = self._routes.node_of(self._slot, within)
+        # A session of a former primary would stay open without
+        # use. A number tells at each call whether there is any.
         if self._learned != self._routes.learned:
             self._close_former()
+        # The call may go anywhere. The slot of the last call
+        # was only a preference, and no primary has it now.
         if node is None and slot is None:
-            node = self._routes.node_of(None, within)
+            node = self._routes.node_of(None, until - monotonic())
         outcome: Answer | ErrorReply = UNSERVED
         for redirections in range(MOST):
             if node is None:
@@ -88,16 +92,19 @@ class RoutedSession:
             try:
                 outcome = session.call_asking(call, within) if asking else session.call(call, within)
             except (RedisConnectionError, RedisTimeoutError):
+                # The node may be down and its slots with a replica by now, which the other nodes tell.
                 self._routes.doubt()
                 raise
             if not isinstance(outcome, ErrorReply) or (redirection := read_redirection(outcome)) is None:
                 break
             node, asking = self._routes.follow(redirection, node), redirection.for_once
             if node is None:
-                node, asking = self._routes.node_of(redirection.slot, within), False
+                node, asking = self._routes.node_of(redirection.slot, until - monotonic()), False
+            # Two nodes that name each other need a moment to agree, and would be asked in a loop meanwhile.
             if redirections >= DIRECT:
                 time.sleep(max(0.0, min(pause_before(redirections - DIRECT), until - monotonic())))
         else:
+            # Too many redirections are no answer for the caller. A slot without a primary is tried again.
             outcome = UNSERVED
         if isinstance(outcome, ErrorReply) and is_failover(outcome):
             self._routes.doubt()

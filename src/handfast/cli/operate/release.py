@@ -82,15 +82,19 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     if given["fence"] is not None and given["if_fence"] is not None:
         raise click.UsageError("Use one of --fence and --if-fence.", ctx)
     if given["token"] is not None:
+        if given["fence"] is not None or given["if_fence"] is not None or as_json:
+            raise click.UsageError("A token is of one lease: --token takes neither --fence, --if-fence nor --json.", ctx)
         _release_by_token(ctx, given)
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
         found, single = _held(ctx, client, given["name"], given["kind"]), given["fence"] is not None
+        # The fence that is shown to the operator: a lease that is granted during the question is not taken.
         fence = given["fence"] or given["if_fence"] or found.facts.fence
         if not given["yes"] and (count := _reached(found.facts, fence, single=single)):
             _confirm(ctx, found, _one(found.facts, fence) if single else _leases(count))
         act = Named.of(found.kind, found.name)
         count, failure, _ = act.release(client, reason=given["reason"], fence=fence, single=single)
+        # Leases are gone by now, so a failed entry of the audit is a warning and no end of the command.
         tell_unaudited(failure)
         after = held(client, found.name, found.kind)
     if as_json:
@@ -101,6 +105,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     elif count:
         taken = f"{_one(found.facts, fence)} taken" if single else f"{_leases(count)} taken, up to fence {fence}"
         click.echo(f"released {found.kind} {found.name!r}: {taken}{_next(after)}")
+    # Also with --json: this goes to standard error, and the exit code says the same.
     if not count:
         bound = "with" if single else "up to"
         say(f"nothing was taken: {found.name!r} has no lease {bound} fence {fence}")
