@@ -74,6 +74,8 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
     try:
         url = _tidied(url)
         parts = urlsplit(url)
+        # For `urlsplit` a bare # or / in a password ends the place of the server: the text before it would
+        # count as the host, without an error.
         if "#" in url or ("@" in url and "@" not in parts.netloc and parts.scheme != "unix"):
             raise ValueError(QUOTE)
         scheme, plus, kind = parts.scheme.partition("+")
@@ -85,9 +87,12 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
             return _pool_of_service(parts._replace(scheme=SCHEMES[scheme]), library)
         if plus + kind == CLUSTER:
             return _pool_of_node(parts._replace(scheme=SCHEMES[scheme]), library)
+        # The library's error for a wrong database differs between its versions.
         _check_database("" if scheme == "unix" else parts.path.removeprefix("/"), parts.query)
         return _pool(SCHEMES[scheme] + url[len(scheme) :], library)
     except (ValueError, RedisError) as error:
+        # Without the cause: the messages of `urlsplit` and of
+        # the library quote the URL, and with it the password.
         raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {_reason(error, url)}") from None
 
 
@@ -108,7 +113,10 @@ def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
     ``other`` is our class for clients of the other library.
     """
     asyncio = library is redis.asyncio
+    # A client of valkey-py exists only where its module is
+    # loaded, so nothing is imported to compare the types.
     valkey: Any = sys.modules.get("valkey.asyncio" if asyncio else "valkey")
+    # First, since a pipeline is an instance of its client class.
     if isinstance(client, library.client.Pipeline | library.cluster.ClusterPipeline):
         raise TypeError("the server must be a client, not a pipeline of one")
     if isinstance(client, library.Redis):
@@ -121,6 +129,7 @@ def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
         raise ServerUnsupported(
             f"cluster clients of valkey-py are not known here; use a URL, redis{CLUSTER}://host:port"
         )
+    # Clients that fit were returned above: what is left of these classes belongs to the other API.
     if isinstance(client, redis.Redis | redis.asyncio.Redis | redis.RedisCluster | redis.asyncio.RedisCluster):
         raise TypeError(f"a client of {type(client).__module__} needs {other}, not this class")
     if type(client).__name__ == "MultiDBClient":
@@ -274,6 +283,7 @@ def _tidied(url: str) -> str:
     url = url.strip().removeprefix("\ufeff")
     scheme, separator, rest = url.partition("://")
     if not separator or not scheme.replace("+", "").isalpha():
+        # The example shows nothing from before the last @: without a scheme any text there may be a password.
         found = _SCHEME.match(url)
         place = re.split("[?#]", url.rpartition("@")[2][found.end() if found and "@" not in url else 0 :])[0]
         example = place if re.fullmatch(r"[\w.-]+(:\d+)?(/\d+)?", place) else "host:6379/0"
@@ -282,13 +292,16 @@ def _tidied(url: str) -> str:
         raise ValueError(f"it must begin with a scheme and two slashes, as in {kind}://{example}")
     if any(ord(one) < ord(" ") or one == "\x7f" for one in url):
         raise ValueError("it has a line end, a tab or another control character in it")
+    # Before the tests for blanks: a path may have them.
     if scheme == "unix":
         return url
     login, at, place = rest.rpartition("@")
     hosts, path = re.match("([^/?#]*)(.*)", place).groups()  # type: ignore[union-attr]  # it matches any text
     hosts = ",".join(one.strip() for one in hosts.split(","))
+    # Without an @ the text behind the colon is a password, unless it is a port.
     if hosts.startswith(":") and not at and not hosts[1:].isdigit():
         raise ValueError("it must name a host behind the password, as in redis://:password@host:6379/0")
+    # Only behind the login: a password may have blanks.
     if re.search(r"\s", hosts + path):
         raise ValueError("it has a blank in it")
     return f"{scheme}://{login}{at}{hosts}{path}"

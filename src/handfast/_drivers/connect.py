@@ -108,6 +108,8 @@ class Connector:
         self.seeds: tuple[Node, ...] = tuple(seeds)
         self._remap = remap
         self.response_timeout: float = settings.get("socket_timeout") or DEFAULT_RESPONSE_S
+        # The library must not retry: a second copy of a call that a protocol does not know of could be
+        # granted after the undo of the first one (invariant 7).
         self._settings: dict[str, Any] = {
             key: value for key, value in settings.items() if key not in _DROPPED_SETTINGS
         } | {

@@ -63,14 +63,17 @@ def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) ->
     for request in requests:
         call = request.call
         joining = call.joining
+        # A request that was sent before may have run. Only the ordinary script finds that by the token.
         if joining is not None and joining.is_free and not request.again:
             kind = joining.kind if call.waiter else b""
             members = kinds[kind if slot_of is None else (kind, slot_of(call))]
             key = joining.key
+            # None stays as a mark: a third request for the name goes alone as well.
             members[key] = None if key in members else request
     batches: list[list[R]] = []
     for members in kinds.values():
         row = [*filter(None, members.values())]
+        # The range ends before the last request of the row: one that would be a batch of its own goes alone.
         batches += [row[start : start + MOST] for start in range(0, len(row) - 1, MOST)]
     if not batches:
         return requests, batches
@@ -84,12 +87,14 @@ def join(calls: Sequence[Call]) -> Call:
     """Return one call for all calls of a batch."""
     first, number, joining = calls[0], len(calls), calls[0].joining
     keys = b"".join([call.joining.key for call in calls if call.joining is not None])
+    # All requests of a batch are alike but for key, token, and caller or cost: `kind` has the rest, once.
     if joining is not None and joining.is_limiter:
         requests = b"".join([part for call in calls for part in (_LENGTH, call.token, call.wants[COST])])
         return Call(ADMIT.prefix_for(4 * number, 2), keys + bulk(requests) + joining.kind)
     if first.waiter and joining is not None:
         names = b"".join([part for call in calls for part in (_LENGTH, call.token, call.caller)])
         args = keys + bulk(names) + joining.kind
+        # The session adds its inbox to the end of `wants`, so the script gets it once for all names.
         return Call(ACQUIRE.prefix_for(number, 3), args, waiter=first.waiter, wants=first.wants, value=first.value)
     names = b"".join([part for call in calls for part in (_LENGTH, call.token)])
     return Call(RELEASE.prefix_for(number, 1), keys + bulk(names))

@@ -104,12 +104,14 @@ def read_header(source: str) -> Header:
         first, *rest = line.split() or [""]
         if first not in KEYWORDS:
             continue
+        # The first line of a keyword is the place to which an error of the linter points.
         lines.setdefault(first, number)
         if first in names:
             names[first] += [(name, number) for name in rest]
         elif first == "NEEDS":
             needs |= _servers(" ".join(rest), number)
         elif first == "REPLY" and rest[:1] == [UNTAGGED]:
+            # Tested before a tagged reply: the dash would be read as a tag.
             untagged = True
         elif first == "REPLY":
             tag, fields = _reply(rest, number)
@@ -118,6 +120,7 @@ def read_header(source: str) -> Header:
             replies[tag] = fields
     keys, more_keys = _list(names["KEYS"], "KEYS")
     args, more_args = _list(names["ARGV"], "ARGV")
+    # Callers pass keys and arguments by name in one call, so the two share their names.
     for name, (_, number) in zip(args, names["ARGV"], strict=True):
         if name in keys:
             raise HeaderError(f"{name!r} is the name of a key and of an argument", number)

@@ -162,8 +162,11 @@ class LimitRequest(ObjectRequest):
     ) -> None:
         self.rates: tuple[Limit, ...] = tuple(set_rates or rates)
         self.has_metrics: bool = bool(self.rates[0].metric)
+        # The cost follows the caller's own rates, also where an operator has set others with other metrics.
         if cost is None:
             cost = {rate.metric: rate.cost_of(1) for rate in rates} if rates[0].metric else 1
+        # Without metrics the cost is a fixed value, packed once. With metrics it is 0, and `_words` has the
+        # cost of each window: only these calls are longer.
         super().__init__(
             place,
             wait_ms=WAIT_MS,
@@ -175,6 +178,7 @@ class LimitRequest(ObjectRequest):
             windows=[f"window:{rate.window}" for rate in self.rates],
         )
         self._join: Joining | None = None
+        # The script of a batch knows one window, no set rates and no head start, see `limit_batch.lua`.
         if len(self.rates) == 1 and not set_rates and not head_start_us and not self.has_metrics:
             keys = pack(map(place.key, ("queue", "tombstones", "settings", *self.fixed["windows"])))
             self._join = Joining(keys, bulk(self.fixed["rates"]), is_limiter=True)

@@ -82,19 +82,23 @@ _PROBE = b"granted - " + _GRANT.pack(0, 0, 0)
 
 def parse_message(frame: Any) -> Message | None:
     """Read the message in a frame; None for other frames, such as the confirmation of a subscription, and foreign messages."""
+    # The type first: a reply may be a list of the same shape, and anyone may publish to the channel.
     if type(frame) is not Push or len(frame) != 3 or frame[0] not in _MESSAGES or not isinstance(frame[2], bytes):
         return None
     kind, _, rest = frame[2].partition(b" ")
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
         return token, printable(rest.decode(errors="replace"))
+    # The label is percent-encoded, so the first blank ends it. The reason comes last, and may have blanks.
     if kind == b"wanted":
         grace_ms, _, rest = rest.partition(b" ")
         held_ms, _, rest = rest.partition(b" ")
         by, _, reason = rest.decode(errors="replace").partition(" ")
         if not (grace_ms.isdigit() and held_ms.isdigit()):
             return None
+        # Other clients wrote label and reason. They are escaped here, so that no view and no log has to.
         return token, Wanted(int(grace_ms) / 1000, int(held_ms) / 1000, printable(unquote(by)), printable(reason))
+    # Three numbers are the grant of a lease, the most frequent message. A limiter's has more of them.
     if kind != b"granted" or len(rest) != _GRANT.size:
         return _read_more(token, rest) if kind == b"granted" and token else None
     fence, granted_us, lease_us = _GRANT.unpack(rest)

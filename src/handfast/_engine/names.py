@@ -88,16 +88,21 @@ class NamePattern:
         self.strange = set[tuple[str, str]]()
         """Names of kinds that this version does not know, `MOST_STRANGE` at most, where names of all kinds are sought."""
         self._namespace, self._kinds = namespace, tuple(kinds)
+        # A str is a collection of letters, so "lock" would be reported as the kinds l, o, c and k.
         if isinstance(kinds, str) or not set(self._kinds) <= set(get_args(Kind)):
             raise ValueError(f"kinds must be some of {', '.join(get_args(Kind))}, not {kinds!r}")
         pieces = _literals(text)
         self.exact = pieces[0] if len(pieces) == 1 else None
         """The text of the only name that matches, of each kind; None if several may match."""
         self._matches = re.compile(fnmatch.translate(text)).match
+        # A separator of the text stands elsewhere in a key, or not at all. Cut there, the server's pattern
+        # misses no name; it is coarser, and `found` compares each text.
         self._pieces = [word for piece in pieces for word in _SEPARATING.split(piece)]
         self._parts: dict[str, set[str]] = {kind: set(KINDS[kind].parts) for kind in self._kinds}
         if recorded and "once" in self._parts:
             self._parts["once"].add("result")
+        # An exact name gives the keys of each kind but a
+        # limiter's: those of its windows have the period in them.
         self._sought = [kind for kind in self._kinds if self.exact is None or kind == "limiter"]
         """The kinds that need a SCAN."""
 
@@ -129,6 +134,7 @@ class NamePattern:
         """
         for key in keys:
             try:
+                # A key of another program may have any bytes. It is passed over, and ends no search.
                 read = read_key(self._namespace, key.decode(errors="replace"))
             except ValueError:
                 self.passed_over += 1
@@ -139,11 +145,14 @@ class NamePattern:
             part, _, rest = part.partition(":")
             window = None
             if part == "window":
+                # A window that can't be read keeps its `rest`, and with it fails the test below.
                 with contextlib.suppress(ValueError):
                     window, rest = Window.read(rest), ""
             if not rest and part in self._parts.get(place.kind, ()) and self._matches(place.name):
                 yield Found(place, part, window)
             elif place.kind not in KINDS and place.kind != AUDIT and self._matches(place.name):
+                # Only kinds of later versions are strange. The
+                # audit has a key of this version, and is no name.
                 self._note(place)
 
     def _note(self, place: KeySet) -> None:
@@ -159,10 +168,13 @@ def inspect_all(places: Sequence[KeySet], max_shown: int, windows: Sequence[Sequ
     ``windows`` are those of each limiter.
     """
     kind = places[0].kind
+    # All kinds with leases have one layout, so one call may mix them.
     if kind in LIMITS:
         keys = [place.key(part) for place in places for part in PARTS]
         return Call(INSPECT.prefix_for(len(keys), 1), pack((*keys, max_shown)))
     script = load(f"{KINDS[kind].scripts}_inspect")
+    # The header lists the keys of one name. The last one
+    # stands for those of further names, or of its windows.
     own = script.header.keys[: len(script.header.keys) - script.header.more_keys]
     keys = []
     for number, place in enumerate(places):
@@ -170,6 +182,7 @@ def inspect_all(places: Sequence[KeySet], max_shown: int, windows: Sequence[Sequ
         keys += [place.key(part) for part in (*own, *own_windows)]
     args: list[bytes] | list[int] = [max_shown] * len(script.header.args)
     if kind == "limiter":
+        # A window's key has the text of the period, and the script gets the same period as a number.
         args = [b"".join(double(window.per_ms) for window in each) for each in windows]
     return Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)))
 

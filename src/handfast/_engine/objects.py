@@ -104,11 +104,14 @@ class ObjectRequest:
             keys += fixed.get(header.keys[-1], ())  # none where they are those of further names
         names = [*header.args[: len(header.args) - header.more_args]]
         wants = None
+        # The session appends its channels to this argument, so it stays apart from the packed tail.
         if names[-1:] == [WANTS]:
             names.pop()
             found = packs.get(WANTS)
             wants = b"" if found is None else b"".join(_packed(found.codes, (fixed[name] for name in found.names)))
         has_token = names[:1] == ["token"]
+        # The token stands in front of the tail: of its usual
+        # size, it is sent as a piece of its own and not copied.
         tail, slots = [b"\r\n"] if has_token else [], []
         for name in names[has_token:]:
             found = packs.get(name)
@@ -128,6 +131,8 @@ class ObjectRequest:
                 slots.append((name, bulk))
         packed = pack(map(self._key, keys))
         counts = len(keys), len(names) + (wants is not None)
+        # Fixed values have each percent sign doubled for the
+        # formatting in `call`, which is left out without slots.
         text = b"".join(tail) if slots else b"".join(tail).replace(b"%%", b"%")
         shape = _Shape(
             script.prefix_for(*counts),

@@ -150,7 +150,10 @@ def _union(annotation: Any, whole: Reader) -> Reader | None:
 def _array(annotation: Any, whole: Reader) -> Reader | None:
     """Read arrays of any length, arrays item by item, and dicts."""
     kind, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    # The readers of the parts are made once, when the function is
+    # declared: an unknown type is found there, not at a reply.
     readers = [reader(one, whole) for one in inner if one is not Ellipsis]
+    # A tuple that names each item is a row of that length; `tuple[X, ...]` is an array of any length.
     if kind is tuple and inner and inner[-1] is not Ellipsis:
         return _row(tuple, readers, annotation)
     if kind is dict:

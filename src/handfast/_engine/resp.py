@@ -93,6 +93,8 @@ class Reader:
             start, head = at, lines[at]
             at += 1
             size = sizes.get(head)
+            # A data part with a line end was split, so the length of
+            # its first piece differs: it goes the slow way below.
             if size is not None and at < end and len(lines[at]) == size:
                 frames.append(lines[at])
                 at += 1
@@ -109,8 +111,12 @@ class Reader:
                         items.append(lines[at])
                         at += 1
                     elif line[:1] == b":" and at <= end:
+                        # The last of `lines` is incomplete and may be empty, so neither `line[0]` nor the
+                        # number would be safe before this test.
                         items.append(int(line[1:]))
                     elif line not in _SHORT or (at := _read_inner(lines, at, items)) > end:
+                        # An array that is incomplete is given back as a whole:
+                        # `_read_any` keeps its items from one piece to the next.
                         return b"\r\n".join(lines[start:])
                 frames.append(items)
             elif head[0] in _LINES:

@@ -31,9 +31,11 @@ def subscription() -> bytes:
 def address_in(frame: Any, service: str) -> str | None:
     """Return ``host:port`` of the service's primary, if a frame names it: a message, or the answer to the question."""
     words: list[Any] = []
+    # A Push is a list as well, so its type is asked first: a confirmation of a subscription is no answer.
     if type(frame) is Push:
         if len(frame) == 3 and frame[0] == b"message" and isinstance(frame[2], bytes):
             words = frame[2].split(b" ")
+            # One Sentinel watches many services, and publishes the changes of all to one channel.
             words = words[3:] if len(words) == 5 and words[0] == service.encode() else []
     elif isinstance(frame, list):
         words = frame

@@ -229,17 +229,23 @@ def unhold(request: PermitRequest, reason: str, by: str, shown_us: int | None = 
 
     Without ``shown_us`` the end is looked up first: a call that is sent again must not end a hold set in between.
     """
+    # The end of a hold identifies it. Each copy of the call
+    # below carries it, so a late copy ends no later hold.
     if shown_us is None:
         found = (yield from status(request)).hold
         if found is None:
             return "nothing"
         shown_us = microseconds(found.until)
     ended, again, is_other, more = False, False, False, 1
+    # One call serves at most 100 waiters. Only the first one
+    # finds the hold, so each fact is kept over the calls.
     while more:
         answer: Answer = yield request.hold(0, NO_GRACE, reason, by, shown_us=shown_us)
         again, is_other = again or answer.again, answer.fields[0] == b"other"
         was_held, more = (0, 0) if is_other else answer.fields[1:]
         ended = ended or bool(was_held)
+    # Where the reply of the call that ended the hold was lost, its copy finds no hold. The note of the act,
+    # which the script writes first, then tells who ended it.
     if ended or (again and (yield from _is_noted(request, None, "unhold", by, reason))):
         return "done"
     return "nothing" if not is_other else "unknown" if again else "other"

@@ -29,16 +29,21 @@ def assigned(members: Collection[int], items: Iterable[str], most: int | None = 
         items: The items, each once.
         most: How many items a member has at most, beside its share.
     """
+    # The order of items counts for nothing as long as two
+    # hashes differ. Sorted, equal hashes come out alike, too.
     names = sorted(items)
     if not members:
         return {}
     share = -(-len(names) // len(members))
+    # Rounded up, so that all items fit where `most` does not forbid it (invariant 47).
     room = share if most is None else min(share, most)
     keys = [(member.to_bytes(8, "big"), member) for member in members]
     kept: dict[int, list[_Application]] = {member: [] for member in members}
     for item in names:
         name, data = item, item.encode()
+        # Reversed, since `pop` takes from the end: the smallest hash is asked first.
         wishes = sorted(((blake2b(key + data, digest_size=8).digest(), member) for key, member in keys), reverse=True)
+        # An item without wishes left was turned down by every member, and stays out.
         while wishes:
             digest, member = wishes.pop()
             application = _Application(-int.from_bytes(digest, "big"), name, wishes)

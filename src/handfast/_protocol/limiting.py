@@ -229,6 +229,8 @@ def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int | N
 
     Without ``shown_us`` the end is looked up first: a call that is sent again must not end a pause set in between.
     """
+    # The end of a pause identifies it. Each copy of the call
+    # below carries it, so a late copy ends no later pause.
     if shown_us is None:
         _, seen = yield from _inspect(request)
         _, now_us, _, paused_us, *_ = seen.fields
@@ -236,11 +238,15 @@ def resume(request: LimitRequest, by: str, reason: str | None, shown_us: int | N
             return "nothing"
         shown_us = now_us + paused_us
     ended, again, is_other, more = False, False, False, 1
+    # One call serves at most 100 waiters. Only the first one
+    # finds the pause, so each fact is kept over the calls.
     while more:
         answer: Answer = yield request.pause(0, by, reason or "", shown_us)
         again, is_other = again or answer.again, answer.fields[0] == b"changed"
         left_us, more = (0, 0) if is_other else answer.fields[1:]
         ended = ended or left_us > 0
+    # Where the reply of the call that ended the pause was lost, its copy finds no pause. The note of the act,
+    # which the script writes first, then tells who ended it.
     if again and not ended:
         noted = (yield from status(request)).last
         ended = noted is not None and (noted.what, noted.by, noted.why) == ("resume", by, reason or "")

@@ -169,13 +169,19 @@ class Search:
             [place.keys for place in places], self._listed, [place.windows for place in places]
         )
         found = list[NameStatus]()
+        # The script returns the state of a single name as it is, and of several names as an array.
         for place, fields in zip(places, [answer.reply] if len(places) == 1 else answer.reply, strict=True):
             keys, record, rates = place.keys, None, b""
+            # The record is read after the lease, as in `once.status`:
+            # a run that ended in between is recorded by then.
             if self._pattern.recorded and self._reads and keys.kind == "once":
                 record = yield from self._record(keys, fields)
+            # The rates that count are asked for only where no
+            # window tells them: it costs a round trip per name.
             if keys.kind == "limiter" and not (fields[limiting.SET_RATES] or fields[limiting.FIRST_RATES]):
                 rates = yield from self._rates(keys)
             status = _status(keys.kind, fields, place.windows, rates)
+            # A key of `once` has a record long after its lease is forgotten, so one of the two is enough.
             if status is not None or record is not None:
                 if self._keeps:
                     self.places[keys.kind, keys.name] = place if place.windows else keys  # there may be very many

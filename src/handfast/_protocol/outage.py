@@ -42,12 +42,15 @@ class OutageWatch:
         An outage whose leases are all gone, lost or released, has no end to be reported.
         """
         leases = self._leases.all()
+        # A lease that is not renewed any more ends as planned. Its former trouble is no outage.
         failing = [lease for lease in leases if lease.trouble is not None and lease.is_renewed]
+        # The lease with the nearest deadline tells how long the operator has.
         if failing and self._began_at is None:
             self._began_at = now
             first = min(failing, key=lambda lease: lease.deadline)
             return OutageBegins(len(failing), first.trouble or "", first, first.deadline - now)
         if not failing and self._began_at is not None:
+            # The state is reset even where nothing is reported: the next outage is a new one.
             lasted, self._began_at = now - self._began_at, None
             renewed = sum(lease.is_renewed for lease in leases)
             return OutageEnds(renewed, lasted) if renewed else None

@@ -113,11 +113,13 @@ def _judge(
     heard: bool,
     embedded: bool,
 ) -> Iterator[ServerFinding]:
+    # Whether scripts run comes first: without them nothing below matters to a lock.
     if refused is not None:
         yield ServerFinding("failure", "scripts", str(refused))
     else:
         text = "scripts run, and grants reach this client" if heard else "scripts run"
         yield ServerFinding("ok", "server", f"{product(info)}: {text}" if info else text)
+    # The handshake has refused engines that failed their proof, so the others were seen to run scripts alone.
     if info and not (engine := identify(info)).is_proven:
         text = f"{engine.name} is not among the servers that Handfast is tested on; its scripts were seen to run alone"
         yield ServerFinding("warning", "server", text, "try it out first, or use Redis or Valkey")

@@ -141,6 +141,7 @@ def _gauges_of(named: dict[str, str], rows: list[Row], at: float) -> Iterator[Sa
         yield "handfast_paused", named, sum(one.stop is not None for one in facts)
         shares = (rate.used / rate.limit for one in facts for rate in one.rates if rate.limit)
         yield "handfast_limit_used_ratio", named, max(shares, default=0.0)
+    # Without a budget in use there is no sample, so an alert on the ratio tells 0 from unknown.
     if spent := [one.share for one in facts if one.share is not None]:
         yield "handfast_budget_used_ratio", named, max(spent)
     if face.has_leases or face.has_rates:

@@ -191,6 +191,8 @@ class Live:
             self._search_began, self._left_out = now, 0
             self._slots = [*self._client._slots_of_primaries()]  # noqa: SLF001 -- as above
         began = now = time.monotonic()
+        # The first search runs to its end, since a view without all names says too little. Later ones run in
+        # pieces, between which the names at hand are inspected again.
         while self._slots and (not self._is_whole or now < began + PIECE_S):
             steps = self._search.look(self._cursor, self._slots[0])
             try:
@@ -204,6 +206,7 @@ class Live:
             now = time.monotonic()
         self._spent += now - began
         if not self._slots:
+            # Only a whole search shows that a name is gone.
             for key in [key for key in self._rows if key not in self._search.places]:
                 self._forget(key)
             for row in unread(self._search, now):
@@ -211,6 +214,8 @@ class Live:
             self._known, self._is_whole = self._search, True
             if self._reader is not None:
                 self._reader.take(self._search, self._search_began)
+            # A rest in proportion to the cost: a search of many
+            # names takes a bounded share of the server's time.
             self._search_at = now + max(SEARCH_EVERY_S, SEARCH_REST * self._spent)
 
     def _new_search(self) -> Search:
@@ -242,6 +247,8 @@ class Live:
             old = before.facts
             if old.grants == facts.grants and old.waiting == facts.waiting:  # most names: they need no samples
                 return replace(row, known_since=before.known_since)
+            # The counters were the same from the first look to
+            # the last one, so both ends of that time are samples.
             since = max(before.known_since, now - REMEMBERED_S - 1)
             samples = self._samples[key] = deque(
                 Sample(at, old.grants, old.waited, old.waiting) for at in sorted({since, before.at})
@@ -256,6 +263,8 @@ class Live:
         grown, passed = facts.grants - then.grants, now - then.at
         rate = grown / passed if passed > 1 else 0.0
         mean = max(0.0, facts.waited - then.waited) / grown if grown > 0 else None
+        # None until the samples reach back that far: a queue that
+        # is only known for a short time does not count as new.
         waited_then = samples[0].waiting if samples[0].at <= now - REMEMBERED_S + 1 else None
         return replace(row, rate=rate, mean=mean, before=waited_then)
 

@@ -71,11 +71,14 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
     try:
         refused = _refused(client, _on_keys_and_channels(keys, channels, senders))
     except NoPermissionError as error:
+        # EVAL is tried where the server does not know the script. A user of loaded scripts is refused it as
+        # intended: then the script is what is missing, and no right.
         if "'eval'" not in str(error) or "eval" in rights.running:
             return tuple(rule for rule in rights.rules() if rule[0] == "+")
         message = f"the script that checks rights is not loaded, and the user may not send it; run handfast script load ({error})"
         raise ServerRefused(message, name=CHECK.name, changed_nothing=True, reply=str(error)) from error
     missing = {rule for rule in keys if rule in refused}
+    # Only where every command is refused on it: one that is refused on all channels is a missing command.
     missing |= {rule for rule in channels if all(f"{rule} {command}" in refused for command in senders)}
     # Commands are asked about with a key and a channel which the user may use.
     key = next((key for rule, key in keys.items() if rule not in missing), None)

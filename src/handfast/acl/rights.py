@@ -101,10 +101,12 @@ def rights_for(
     for pattern in keys:
         _check(pattern)
     found = [NAMESPACED[use](namespace) if use in NAMESPACED else ANYWHERE[use](keys) for use in wanted]
+    # Compat and fencing use connections of the caller, which need no channels.
     channels, connection = session(namespace) if set(wanted) & set(NAMESPACED) else ((), ())
     inside = frozenset[str]().union(*(use.commands for use in found))
     if cluster:
         connection = (*connection, *CLUSTER)
+    # A script sends these two commands only where a waiter has subscribed to a sharded channel.
     if cluster and sharded and inside & SHARDED:
         connection = (*connection, "ssubscribe")
     else:

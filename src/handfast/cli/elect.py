@@ -178,6 +178,8 @@ def _campaign(options: Options) -> int:
                 term = None
                 try:
                     term = _elected(election, options, loop, has_led=has_led)
+                    # From the first term on a refusal is waited out as
+                    # an outage is: another candidate may not exist.
                     has_led = True
                     with _ready(options.ready_file, term):
                         ended = run_holding(term, options.command, signals, plan)
@@ -185,6 +187,8 @@ def _campaign(options: Options) -> int:
                     if term is not None:
                         release(term)
             knew = ended.knew_of_loss or ended.preempted
+            # Only a loss that has ended the command leads to another
+            # term. A command that ends by itself ends the candidate.
             if ended.told_to_end or not knew or options.on_lost == "ignore":
                 return ended.exit_code(term, options.command[0], plan)
             say(f"{options.name!r} was {'lost' if term.lost else 'given up'}; waiting to be elected again")

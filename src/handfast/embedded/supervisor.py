@@ -128,12 +128,15 @@ def supervise(binary: str, folder: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # a server runs in this folder, or is about to end
+    # The server inherits the lock: the folder stays locked
+    # for as long as it runs, even if this process is killed.
     server, path = SupervisedServer(binary, folder, keep_open=(lock,)), f"{folder}/s"
     until = time.monotonic() + START_TIMEOUT_S
     while not answers(path):
         if server.has_exited or time.monotonic() > until:
             return
         time.sleep(0.005)
+    # A removed socket comes back by the second name: a new server in its place would have no leases.
     _keep_another_name(path)
     with _connect(path) as connection:
         seen, idle_since = -1, time.monotonic()

@@ -72,12 +72,14 @@ class Board:
 
     def take(self, view: View, seen: Iterable[Key]) -> None:
         """Take a look; ``seen`` are names whose holders and waiters pages list."""
+        # What takes long is computed before the lock, for which pages wait.
         found = find_problems(view)
         problems = wire.steady(self._parts["problems"].value, [wire.problem(one) for one in found])
         rows, counts = wire.recorded(view.results.found, LISTED_RESULTS)
         known = {"counts": counts, "totals": dict(view.results.counts), "refused": view.results.refused}
         with self._lock:
             self.number += 1
+            # Answers end with the former look: kept ones would hide this look from pages.
             self._answers.clear()
             is_sample = view.at >= self._sampled_at + SAMPLE_EVERY_S
             if is_sample:
@@ -94,6 +96,7 @@ class Board:
             for name, value in parts.items():
                 self._parts[name].set(value, self.number)
             rows_seen = {key: self._opened(self._entries[key].row) for key in seen if key in self._entries}
+            # Only of names that are seen now: a name that is opened again gets new details, and no old ones.
             self._details = {key: self._details.get(key) or _Part() for key in rows_seen}
             for key, row in rows_seen.items():
                 part = self._details[key]
@@ -182,10 +185,13 @@ class Board:
                 self._numbers += 1
                 entry = self._entries[key] = _Entry(self._numbers, row)
             elif entry.row is row and not (is_sample and (entry.samples is not None or row.facts.waiting)):
+                # A name that was not inspected again has the same row, so its fields need not be compared.
                 continue
             entry.take(row, self.number, is_sample=is_sample)
         for key in self._entries.keys() - here:
             self._gone.append((self.number, self._entries.pop(key).number))
+        # A page that knows only an earlier look than the forgotten
+        # one gets everything: it would keep entries that are gone.
         while self._gone and (len(self._gone) > MOST_GONE or self._gone[0][0] <= self.number - GONE_KEPT):
             self._forgotten = self._gone.popleft()[0]
 

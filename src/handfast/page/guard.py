@@ -160,14 +160,19 @@ def refusal(request: Request, act: Act, allowed: Container[str]) -> str:
     if visitor is not None and visitor.allow is not None and act not in visitor.allow:
         return f"{visitor.label} may not {act}."
     host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
+    # Browsers send an Origin with each act, and another page cannot change it. Behind a proxy with TLS the
+    # scheme may differ from the request's.
     if origin not in {f"{scheme}://{host}" for scheme in ("http", "https")}:
         return (
             f"The request came from another page: its Origin is {origin or 'missing'}, and its Host is {host or 'missing'}. "
             "A proxy has to pass Host on as the browser sent it, with the port."
         )
+    # An old browser does not send this header: the Origin decides alone then.
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return "The request came from another page."
     token = request.headers.get("x-handfast-token", "")
+    # The token of an empty cookie is known to anyone. Both texts are
+    # encoded, since `compare_digest` raises an error for text beyond ASCII.
     if COOKIE not in request.cookies or not hmac.compare_digest(token.encode(), token_of(request).encode()):
         return "The page is out of date: load it again."
     return ""

@@ -229,6 +229,7 @@ def _asked(doing: Doing, body: Mapping[str, Any]) -> Asked:
         most, value = (MAX_FENCE, MAX_PAUSE_S)[doing.needs == "seconds"], body.get(doing.needs)
         if isinstance(value, bool) or not isinstance(value, int if doing.needs == "fence" else int | float):
             raise ValueError(f"A number is needed as {doing.needs}.")
+        # NaN, which `json` reads, fails this comparison as well.
         if not 0 < value <= most:
             raise ValueError(f"A number up to {most:,.0f} is needed as {doing.needs}.")
         given[doing.needs] = value

@@ -182,6 +182,8 @@ class Splitter:
 
     def _read(self) -> bool:
         buffer = self._buffer
+        # Where data is missing, `_at` and `_need` stay: the
+        # values before are not read again with the next piece.
         while self._need:
             end = buffer.find(b"\n", self._at)
             if end < 0:

@@ -187,10 +187,12 @@ class ProxiedConnection:
         rules = self._rules.active
         for rule in rules:
             if rule.kind == "before" and _call_user(rule.claim, sent):
+                # The action finds a server that has every earlier request.
                 self._flush(server)
                 rule.count()
                 _call_user(rule.action, sent)
         faults = (rule for rule in rules if rule.kind not in ("before", "cut after", "lose push"))
+        # One fault a command: `next` stops at the first claim, so the other rules wait for a later command.
         fault = next((rule for rule in faults if _call_user(rule.claim, sent)), None)
         if fault is None:
             self._batch.append((frame, _Pending(sent)))
@@ -204,6 +206,7 @@ class ProxiedConnection:
         if fault.kind == "lose reply":
             return self._lose_reply(frame, _Pending(sent, fault), server)
         self._flush(server)
+        # Earlier commands get their replies first: only this one is lost with the connection.
         self._rules.wait(lambda: self._ended or not self._unanswered, REPLIES_TIMEOUT_S)
         if fault.kind == "lose request":
             fault.count()

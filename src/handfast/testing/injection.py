@@ -451,10 +451,12 @@ def _prefixes(within: Within) -> Iterator[str]:
         raise ValueError("name the code that may be interrupted: a module, a package, a file or a folder")
     for one in several:
         if isinstance(one, ModuleType):
+            # A namespace package has folders and no file; a package has its own file in its folder.
             folders = list(getattr(one, "__path__", ()))
             file = getattr(one, "__file__", None)
             if not folders and file is None:
                 raise ValueError(f"{one.__name__} is not written in Python: nothing within it can be interrupted")
+            # With a slash, so that another package whose name begins alike is not open to interrupts.
             yield from (f"{folder}/" for folder in folders)
             if not folders:
                 yield str(file)

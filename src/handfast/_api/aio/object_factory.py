@@ -320,6 +320,7 @@ class AsyncObjectFactory:
             raise ValueError("timeout has no use with on_running='raise', which does not wait; leave one of them out")
         keep_ms = milliseconds(keep, "keep")
         refresh_ms = NEVER if refresh is None else milliseconds(refresh, "refresh")
+        # The record ends with `keep`: there would be no old result left while a caller makes the new one.
         if refresh_ms >= keep_ms:
             raise ValueError(f"refresh must be less than keep, {keep_ms / 1000:g} s, not {refresh!r}")
         if refresh is not None and not rerun:
@@ -332,6 +333,8 @@ class AsyncObjectFactory:
             refresh_ms=refresh_ms,
             pause_ms=round(REFRESH_PAUSE_S * 1000) if failure_ms is None else failure_ms,
         )
+        # Behind the request, whose `pause_ms` is for a failed refresh: with rerun=False there is none, and a
+        # failure counts for as long as a result.
         if failure_ms is None and not rerun:
             failure_ms = keep_ms
         key = None if by is None else parameter_names(by)

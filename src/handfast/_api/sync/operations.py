@@ -194,18 +194,21 @@ class Operations:
         numbers = {"count": count, "fence": fence, "permits": permits}
         given: dict[str, str | int]
         given = {key: check_int(value, key, MAX_FENCE, least=0) for key, value in numbers.items() if value is not None}
+        # An empty text is a value of its own: the clients' rates count again.
         if rates:
             utf8(rates, "rates", MAX_REASON_BYTES)
         if rates is not None:
             given["rates"] = rates
         if duration is not None:
             given["duration_ms"] = milliseconds(duration, "duration")
+        # A flag is there or not: a client of another version passes over fields that it does not know.
         if now:
             given["now"] = 1
         if single:
             given["single"] = 1
         fields = {"what": what, "kind": kind, "name": name, "by": self._driver.label, "why": check_reason(reason)}
         self._driver.run(auditing.note(self._namespace, {**fields, **given}), name)
+        # Behind the entry: listeners hear only of acts that stand in the audit.
         if (dispatcher := self._driver.events.dispatcher) is not None:
             seconds = None if duration is None else int(given["duration_ms"]) / 1000
             dispatcher.operated(

@@ -127,10 +127,13 @@ class Run(Lease):
 
     def _leave(self, error: BaseException | None) -> bool:
         unstorable = None
+        # An end that the block has recorded itself stays, whatever happens behind it.
         if self._request.ending is None:
             if error is None:
                 unstorable = self._end_with(None)
             elif isinstance(error, Preempted):
+                # The run was interrupted and has not failed: the
+                # next caller runs it, also where failures are kept.
                 self._drop()
             elif self._keep_failure_ms is not None and isinstance(error, Exception):
                 self._end_as("failed", describe(error), self._keep_failure_ms)
@@ -139,6 +142,8 @@ class Run(Lease):
         left = self._driver.leave(self._state, error)
         ending = self._request.ending
         self._done = left and error is None and ending is not None and ending.outcome == "done"
+        # Only now: the run has to be recorded as done first, so that it
+        # is not repeated. After a loss the caller gets LeaseLost instead.
         if unstorable is not None and left:
             raise unstorable
         return left

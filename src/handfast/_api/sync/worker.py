@@ -189,11 +189,17 @@ class Worker:
                 elif (left := until - monotonic()) > 0:
                     job.sleep(left)  # there is no server
                 look_at = self._look()
+                # This worker may have joined after the list was
+                # made, and would get no item without itself in it.
                 everyone, items = fences | {member.fence}, self._items or frozenset()
+                # Only after a change: the gap is for the items to be given
+                # up now, and would grow with each of them that is gone.
                 if (everyone, items) != seen:
                     mine = self._assigned(everyone, items, member.fence)
                     seen = everyone, items
                     self._gap = every / max(MOVES_PER_PERIOD, len(self._jobs.keys() - mine))
+                    # Not from a moment that is over: all items would be
+                    # given up at once, to make up for a rest without moves.
                     self._move_at = max(self._move_at, monotonic())
                 until = min(look_at, self._settle(job, mine, items))
             except BaseException as error:
@@ -258,6 +264,8 @@ class Worker:
                 look_at = min(look_at, hangs_at)
                 continue
             if job is not None and not job.done:
+                # The lock of the item decides (invariant 46). A new job
+                # stands in its queue, and the hanging one is asked to end.
                 log.serve_hangs(self._name, item, self._settings.options.ttl_ms / 1000)
                 self._ending[job] = None
                 job.ask()
@@ -267,11 +275,14 @@ class Worker:
                 return inf
         others = [(item, job) for item, job in self._jobs.items() if item not in mine]
         for item, job in others:
+            # A job without a lease serves nothing, so it is stopped at once. Those with a lease go one by
+            # one, so that other workers need not begin with all items at a time.
             is_waiting = job not in self.held
             if is_waiting or item not in items or monotonic() >= self._move_at:
                 if item in items and not is_waiting:
                     self._move_at += self._gap  # however late: all are to be given up within a period
                 self._stop(job)
+                # Behind `_stop`, which adds the job to `_ending`: `leave` finds it in one of the two.
                 del self._jobs[item]
         return min(look_at, self._move_at) if self._jobs.keys() - mine else look_at
 
@@ -304,6 +315,7 @@ class Worker:
         lock = ItemLock(settings.driver, PermitRequest(settings.place.keyed((item,)), settings.options), "raise")
         loop = self._loop(f"the function that serves {item!r} of {self._name!r}")
         while not (job.stopping or self.is_over or loop.is_over):
+            # A function that returns while the item is still its own is called again, after a rest.
             lease, pause = None, settings.every
             try:
                 with lock.acquire(
@@ -323,6 +335,7 @@ class Worker:
                 if isinstance(error, AcquireCancelled) and job.stopping:
                     return
                 after = loop.after(error, lease)
+                # The coordinator meets the same error, and raises it once for all items.
                 if after is None and isinstance(error, ClientClosed):
                     return
                 if after is None:

@@ -110,6 +110,8 @@ async def _call_again(session: Session | Router, call: Call, refused: ErrorReply
     """
     latest = breaks
     while True:
+        # Judged before the refusal: after a break the session sends again
+        # by itself, so a copy may have run although this one was refused.
         retry.may_have_run = retry.may_have_run or session.breaks != breaks
         verdict = retry.after_refusal(refused, monotonic())
         if verdict.reconnect and session.reconnect(latest):
@@ -117,6 +119,7 @@ async def _call_again(session: Session | Router, call: Call, refused: ErrorReply
         if verdict.error is not None:
             raise verdict.error
         await asyncio.sleep(verdict.pause)
+        # Read before the call is sent: `reconnect` then leaves a connection alone that was opened since.
         latest = session.breaks
         try:
             until = monotonic() + retry.time_left(monotonic())
@@ -125,6 +128,8 @@ async def _call_again(session: Session | Router, call: Call, refused: ErrorReply
             error.changed_nothing = not retry.may_have_run and session.breaks == breaks
             raise
         except (RedisConnectionError, RedisTimeoutError) as error:
+            # The refusal says why there was another try. The break
+            # behind it is only the last thing that happened.
             raise refusal(refused, retry.name, again=True) from error
         if isinstance(outcome, Answer):
             return outcome._replace(again=retry.may_have_run or session.breaks != breaks)

@@ -135,14 +135,21 @@ class SyncDriver(Contexts):
         """Leave nothing behind: no queue entry, no permit, no renewal. It is begun once. ``error`` is why, if it failed."""
         context, parts = self._running_context(), [part for part in reversed(attempt.parts) if part.needs_undo]
         stopped: list[LeaseState] = []
+        # A server that was never reached has nothing of the
+        # attempt, and an undo would wait for it without need.
         if parts and self._connector.reached and context is not None:
+            # A grant may have become a lease that did not reach the caller. It leaves the table before the
+            # undo is sent, so that no renewal follows (invariant 10).
             stopped += [lease for part in parts if (lease := _stop_renewing(context, part.token)) is not None]
             clean_up(
                 context,
+                # A part is unanswered where the server stopped replying:
+                # the caller waits for the undo of the others only.
                 [partial(undo, part) for part in parts if not part.is_unanswered],
                 attempt.request.name,
                 apart=[partial(undo, part) for part in parts if part.is_unanswered],
             )
+        # With the leases that were stopped: an attempt that was granted and then failed has a single end.
         if (dispatcher := self.events.dispatcher) is not None:
             dispatcher.undone(attempt, stopped, error)
 
@@ -153,6 +160,8 @@ class SyncDriver(Contexts):
             if self._pid != os.getpid():  # asked here, without a frame for it
                 self._in_this_process()
             lost = lease.lost(monotonic())
+            # A lost lease is released as well, as long as the client is open: by the server's clock it may
+            # last longer (invariant 8), and waiters would wait for its end.
             if lease.is_released or (lost and (self._closed or context.is_closed)):
                 return leaves and lease.loss is None
             is_elsewhere = False
@@ -160,9 +169,12 @@ class SyncDriver(Contexts):
                 self.openings and context.is_closed and not self._closed
             ):  # the client was opened again
                 context = self._context(lease.request.name)
+            # Before the release is sent: no renewal may follow it (invariant 10).
             lease.owner.remove(lease)
             released = run(context, release(lease), lease.request.name)
         except OWN_ERRORS:
+            # The caller gets the error at once: the release goes
+            # on in the background, for as long as an undo does.
             context.renewer.clean_up(release(lease, by_holder=False))
             self._report_end(lease)
             raise
@@ -175,6 +187,7 @@ class SyncDriver(Contexts):
             raise
         if not released and not lost:
             lease.owner.lose(lease, gone("released"))
+        # Of several callers at a time a single one gets True, and reports the release.
         if not released or lost or not lease.claim_release():
             self._report_end(lease)
             return leaves and lease.loss is None
@@ -196,8 +209,10 @@ class SyncDriver(Contexts):
     def _leave_failed(self, lease: LeaseState, error: BaseException | None, *, lost: bool) -> bool:
         """Release at the end of a scope that failed, or whose lease was lost."""
         context, parts = self._running_context(), [part for part in reversed(lease.parts) if not part.is_released]
+        # All leave the table before the first release is sent: no renewal follows it (invariant 10).
         for part in parts:
             part.owner.remove(part)
+        # Nothing can be sent from here: each lease ends with its ttl, and only its end is reported.
         if context is None:
             for part in parts:
                 part.let_go(monotonic())
@@ -211,6 +226,7 @@ class SyncDriver(Contexts):
             for part in parts:
                 self._report_end(part)
             return error is not None
+        # None is a release that goes on in the background: it is not known to have been lost.
         for part, released in zip(parts, clean_up(context, undos, name), strict=True):
             if released is False:
                 part.owner.lose(part, gone("released"))

@@ -62,6 +62,7 @@ def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
                     context.warned_of_loop = True
                     log.blocked_loop(name)
                 waking = session.park(effect)
+                # `close` ends the waits, so a wait without a message may be one of a closed client.
                 if pool.closed:
                     raise ClientClosed(name)
                 effect = steps.send(waking)
@@ -69,9 +70,11 @@ def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
             give_up_at = inf
             if until != inf:
                 now = monotonic()
+                # The response timeout of a protocol is counted from its first call.
                 until = now + within if until is None else until
                 give_up_at = now + time_left(until, now, effect)
                 within = min(context.connector.response_timeout, give_up_at - now)
+            # Such a call has one try. It is not to be spent on a connection that ended while it was idle.
             if effect.once:
                 session.aim(effect)
                 _ensure_open(context, session, name)
@@ -80,6 +83,8 @@ def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
             except (RedisConnectionError, RedisTimeoutError) as error:
                 outcome = error
             except (ServerRefused, ServerUnsupported):
+                # Raised only while the session is opened: the call was
+                # not sent. A refusal of the call itself is returned.
                 if attempt is not None:
                     attempt.refused()
                 raise
@@ -99,8 +104,10 @@ def run(  # noqa: PLR0912, PLR0915 -- the hot path is written out
         result: T = end.value
         return result
     except HandfastError:
+        # No reply of the session is due, so it goes back to the pool as it is.
         raise
     except BaseException as error:
+        # A call may have been cut off in the middle of its reply, which the next call would read as its own.
         session.close()
         if attempt is not None and isinstance(error, RedisConnectionError | RedisTimeoutError):
             attempt.is_unanswered = True

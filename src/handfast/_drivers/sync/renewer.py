@@ -263,6 +263,8 @@ class Renewer(LossNotifier):
     def _sleep(self) -> None:
         """Sleep until something is due, a tick is over while there is work, or the pipe or the session has bytes."""
         busy = bool(self._leases) or bool(self._cleanups)
+        # Once idle, the thread wakes after a tick before it sleeps without
+        # end: a lease that is added in that time does not have to wake it.
         idle_tick_done = self._wakes_at != inf and not busy
         self._wakes_at = inf if idle_tick_done else monotonic() + TICK_S
         # Publish the wake-up time before reading the table; add() writes the table before it reads the wake-up time.
@@ -290,9 +292,12 @@ class Renewer(LossNotifier):
         return [session for session in (self._session, self._acknowledged.session) if session.is_open]
 
     def _tick(self) -> None:
+        # First: a lease whose confirmation has arrived, and was
+        # not read yet, must not count as lost (invariant 9).
         self._receive_confirmations()
         for lease in self._leases.remove_expired(monotonic()):
             self.notify_lost(lease)
+        # Holders learn of losses above, before any step that may wait for the server (invariant 9).
         if monotonic() >= self._silent_at:
             self._session.close()
             self.note_failure(server_silent())
@@ -318,6 +323,7 @@ class Renewer(LossNotifier):
             self._leases.renew_all(monotonic())  # tried out now, once, before it is called an outage
         elif not (self._unanswered or self._acknowledged):
             self.review()
+        # After the tries, so that each undo whose time ends now had one more.
         for cleanup in self._cleanups:
             cleanup.expire(monotonic())
         self._drop_finished_cleanups()

@@ -82,14 +82,19 @@ class Routes:
     def _learn(self, within: float) -> None:
         error: Exception | None = None
         until = monotonic() + within
+        # A node whose machine is gone does not answer: in the first round it costs the caller little time.
         for patience in (QUICK_S, within):
             for node in self._chart.candidates():
                 left = until - monotonic()
+                # Without an error nothing was asked yet: one node
+                # is asked even where the caller's time is over.
                 if error is not None and left <= 0:
                     raise error
                 try:
                     reply = _ask(self._connector.at(node), max(MIN_TIMEOUT_S, min(patience, left)))
                 except AuthenticationError:
+                    # Before `RedisError`, of which it is one. Nodes have
+                    # the same users, so the next one would refuse as well.
                     raise
                 except ResponseError as refusal:
                     error = no_shares(ErrorReply(refusal))

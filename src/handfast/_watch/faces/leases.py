@@ -63,6 +63,7 @@ class LeaseFace(Face[LockStatus]):
     def facts(self, found: Seen[LockStatus]) -> Facts:
         status, at = found.status, found.at
         holders = status.holders
+        # The server lists holders by the end of the lease, views by age.
         if len(holders) > 1:
             holders = tuple(sorted(holders, key=lambda one: -one.held_for))
         stop = None if status.hold is None else _stop(status.hold, at)
@@ -71,6 +72,8 @@ class LeaseFace(Face[LockStatus]):
         waiters = status.waiters
         waits = at - waiters[0].waited_for if waiters else None
         limit = self.limit(status)
+        # A released lock rests until its lease ends: no one
+        # renews it, which is no sign of a process that has died.
         renewed = [one for one in holders if not one.released]
         return Facts(
             waiting=status.waiting,
@@ -80,6 +83,7 @@ class LeaseFace(Face[LockStatus]):
             limit=limit,
             out=limit and status.held,
             holders=holders,
+            # By the share of the ttl: renewals come three times per ttl, so seconds alone say nothing.
             soonest=min(renewed or holders, key=lambda one: one.remaining / one.ttl, default=None),
             held_since=since,
             kept_since=since if renewed == [*holders] else at - renewed[0].held_for if renewed else None,

@@ -33,6 +33,8 @@ class LimiterFace(Face[LimiterStatus]):
     def facts(self, found: Seen[LimiterStatus]) -> Facts:
         status, stop = found.status, None
         if status.paused_for:
+            # The last change may be another one, made during the
+            # pause: then no one knows who paused the limiter.
             pause = status.last if status.last is not None and status.last.what == "pause" else None
             clock = "" if status.paused_until is None else f"{status.paused_until:%Y-%m-%d %H:%M:%S} UTC"
             by, why = ("", "") if pause is None else (pause.by, "" if IN_SECONDS(pause.why) else pause.why)
@@ -43,6 +45,7 @@ class LimiterFace(Face[LimiterStatus]):
             stop=stop,
             rates=status.rates,
             is_idle=not (status.waiting or status.paused_for or any(rate.used for rate in status.rates)),
+            # A pause is worth a sentence at any age, so it is looked at in each step.
             doubtful_at=-inf if status.paused_for else None,
             last=status.last,
         )

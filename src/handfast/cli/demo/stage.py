@@ -109,6 +109,7 @@ class Timeline:
         for name, changes in self.rows.items():
             row = Text(f"  process {name}  ", no_wrap=True)
             for moment in (self.began + (column + 0.5) * cell for column in range(width)):
+                # Columns that are still to come are left blank, so that the row grows from left to right.
                 past = [state for at, state in changes if at <= moment <= now]
                 row.append(*STATES.get(past[-1] if past else "", (" ", ""))[:2])
             row.append_text(Text.from_markup(f"  {self.remarks[name]}"))

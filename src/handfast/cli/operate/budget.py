@@ -123,6 +123,7 @@ def set_(ctx: click.Context, /, **given: Any) -> None:
                 f"the server does not know the budget {shown!r}; give --period, and --zone and --begins where programs do"
             )
             ctx.exit(NOTHING)
+        # Each change has its entry at once: the next one may fail.
         if limit is not None:
             budget.set_limit(None if limit == "none" else limit, reason=reason)
             note(client, "resize", shown, kind="budget", reason=reason, rates="" if limit == "none" else limit)

@@ -92,15 +92,19 @@ class Child:
         kill_at = inf
         while (status := self._poll()) is None:
             for number in self._signals.wait(kill_at - monotonic()):
+                # The earliest moment stays: a second reason to end does not give the program more time.
                 if number == LOST:
                     kill_at = min(kill_at, self._on_loss(plan))
                 elif number == WANTED:
                     kill_at = min(kill_at, self._on_wanted(plan, why_wanted(), left_s()))
                 elif number in FORWARDED:
                     self.told_to_end = self.told_to_end or number in ASKS_TO_END
+                    # A terminal signals all processes in the foreground. Many
+                    # programs take a second Ctrl-C for one without cleanup.
                     if not self._terminal_sent(number):
                         self._send(number)
             if monotonic() >= kill_at:
+                # Once: a program that outlives SIGKILL waits in the kernel, and is waited for.
                 kill_at = inf
                 if self._send(signal.SIGKILL):
                     self._say(f"sent SIGKILL to {self._title}")

@@ -58,6 +58,7 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     from handfast import AcquireTimeout, HandfastError, QueueFull, Superseded
 
     try:
+        # Asked before the wait, which would never end: a run that does not wait gets its answer anyway.
         if options.wait_timeout != 0 and _would_deadlock(options, primitive):
             say(
                 f"{options.name!r} is held by a `handfast run` around this one, which ends only after it; use another NAME, or -n"
@@ -78,6 +79,7 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     except (RedisError, OSError) as error:
         say(f"{options.name!r} was not acquired: {unreachable(error)}")
         raise click.exceptions.Exit(UNAVAILABLE) from None
+    # Only the three errors of a taken name come here; the others end with a code of their own.
     if not options.skip_ok:
         say(message)
     raise click.exceptions.Exit(options.busy_code)

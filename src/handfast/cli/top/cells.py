@@ -54,5 +54,6 @@ def drawn(line: Line, width: int, *, color: bool, plain: bool = False) -> str:
         shown = text if cell_len(text) <= left else fit(text, left)
         left -= cell_len(shown)
         kept = ";".join(part for part in style.split(";") if part and (color or part not in COLORS))
+        # Each cell is reset by itself, so that no style runs on where a line is cut.
         texts.append(f"\x1b[{kept}m{shown}\x1b[0m" if kept and shown and not plain else shown)
     return "".join(texts)

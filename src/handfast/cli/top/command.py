@@ -204,11 +204,13 @@ class Keyboard:
         """React to a key. Return False to quit."""
         screen = self._screen
         screen.note = ""
+        # First: while a text is typed, each key belongs to it, q and escape too.
         if screen.prompt is not None:
             self._type(key)
         elif key == "q":
             return False
         elif key == "escape":
+            # Keys that work in each view come before those that depend on the view.
             self._go_back()
         elif key == "f":
             screen.is_frozen = not screen.is_frozen

@@ -273,6 +273,8 @@ class Screen:
             Cell(fit(printable(row.name), layout.name), BOLD if facts.waiting else ""),
             Cell(" "),
         ]
+        # The cells stand in the order of `_Layout.heads`, and
+        # each optional one depends on the same flag there.
         if layout.is_wide:
             cells += [Cell(fit(row.kind, 9), DIM), Cell(" ")]
         who = text_of(row.who, now) or "-"

@@ -326,6 +326,7 @@ class Once(_Guarded):
             self._leave_out(f"{options.name!r} is running")
         if run is None:
             self._come_again(options)
+        # Outside of the block, whose end may fail after the work is done.
         results: list[Any] = []
         try:
             with run:

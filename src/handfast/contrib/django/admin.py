@@ -141,9 +141,11 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
     def _act(self, request: HttpRequest, server: Handfast) -> None:
         """Perform the action on each chosen name, and report each outcome."""
         action = ACTIONS.get(request.POST.get("action", ""))
+        # The form shows permitted actions only, but a request may name any.
         if action is None or not request.user.has_perm(action.permission):
             raise PermissionDenied
         try:
+            # All are read before the first act: a wrong text ends the request with nothing done.
             chosen = [_read(text) for text in request.POST.getlist("chosen")]
             reason, seconds = request.POST.get("reason", "").strip(), _seconds(request.POST.get("minutes", ""))
         except ValueError as error:
@@ -155,6 +157,7 @@ class NameAdmin(admin.ModelAdmin):  # type: ignore[misc]
         with acting_as(server, request.user.get_username()) as operator:
             for one in chosen:
                 name = f"{one.named.kind} {one.named.shown}"
+                # Each name by itself: an error at one of them does not hide what was done to the others.
                 try:
                     done = action.perform(operator, one, reason, seconds)
                 except ValueError as error:

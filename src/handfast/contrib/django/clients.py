@@ -75,6 +75,7 @@ def url_of(alias: str) -> str | None:
         raise ImproperlyConfigured(f"HANDFAST[{alias!r}] names the cache {options['CACHE']!r}, which CACHES has not")
     cache = settings.CACHES[options["CACHE"]]
     location = cache.get("LOCATION")
+    # The first location is the primary. The others are replicas for reads, and a script needs the primary.
     location = location[0] if isinstance(location, list | tuple) and location else location
     if not isinstance(location, str) or "://" not in location:
         raise ImproperlyConfigured(

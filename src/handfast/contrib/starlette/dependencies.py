@@ -106,6 +106,7 @@ def limited(
     CHECKS.limiter(name, rates)
     limiter_of = MadeFor[AsyncHandfast, AsyncLimiter](lambda hf: hf.limiter(name, rates))
     check_int(cost, "cost", min(rate.limit for rate in limits))
+    # The label is a quoted string of a header, which cannot have every name.
     label = name if name.isascii() and name.isprintable() and not set(name) & set('"\\') else "limit"
     # The draft knows whole seconds alone.
     whole = [(rate.limit, rate.per_ms // 1000) for rate in limits if rate.per_ms % 1000 == 0]
