@@ -75,6 +75,9 @@ LOCK_SCRIPTS = [
 
 SESSIONS = ["lua/test_sessions"]
 
+LOCK_SESSIONS = [f"lua/test_sessions::test_session[{kind}" for kind in ("lock", "semaphore", "rwlock", "slot")]
+"""The sessions whose names begin like this: those of the scripts for locks."""
+
 SUITES = {
     "once_": SESSIONS,
     "lib/outcome": SESSIONS,
@@ -91,23 +94,21 @@ SUITES = {
     "budget_": SESSIONS,
     "latch_": SESSIONS,
     "lib/account": SESSIONS,
-    "permit_hold": SESSIONS,
-    "permit_overtake": SESSIONS,
-    "permit_slot": SESSIONS,
-    "lib/ask": SESSIONS,
     "lib/burst": SESSIONS,
-    "lib/hold": SESSIONS,
+    "lib/clock": SESSIONS,
+    "lib/inbox": SESSIONS,
+    "lib/limit_rights": SESSIONS,
+    "lib/rights": SESSIONS,
     "lib/items": SESSIONS,
     "lib/watchers": SESSIONS,
     "lib/over": SESSIONS,
-    "lib/revoke": [*SESSIONS, "lua/test_permit_revoke"],
     "lib/window": SESSIONS,
     "lib/turns": SESSIONS,
     "lib/settings": SESSIONS,
     "locks_": ["lua/test_locks_batches"],
-    "multi_": ["lua/test_{script}", *PROPERTIES, "lua/test_permit_release", *SESSIONS],
-    "permit_": ["lua/test_{script}", *PROPERTIES, *LOCK_SCRIPTS, *SESSIONS],
-    "lib/": [*PROPERTIES, *LOCK_SCRIPTS, *SESSIONS],
+    "multi_": LOCK_SESSIONS,
+    "permit_": LOCK_SESSIONS,
+    "lib/": LOCK_SESSIONS,
     "names_": ["lua/test_{script}", "lua/test_names_rank", "lua/test_out_of_memory"],
     "scores_": ["lua/test_{script}", "lua/test_out_of_memory", "api/test_scores"],
     "compat/": ["compat/test_compat_scripts", "compat/test_compat_faults"],
@@ -258,7 +259,7 @@ class MutationRun:
             if all(run.failed or run.hung for run in runs):
                 raise SuiteFails(f"without a mutant, {test} fails on its own\n{runs[0].text}")
 
-        list(self._each(family, control, sorted({verdict.by for verdict in killed if _file(verdict.by) in family})))
+        list(self._each(family, control, sorted({verdict.by for verdict in killed if verdict.by.startswith(family)})))
 
     def _try(self, worker: Worker, mutant: Mutant) -> tuple[str, str]:
         """Return the outcome, and the test that killed the mutant."""
@@ -323,8 +324,9 @@ def _file(test: str) -> str:
 
 def _path(name: str) -> str:
     """Return the path of a file of tests from its name in `SUITES`: in the gate, or else in the deep suite."""
-    gate = f"tests/gate/{name}.py"
-    return gate if (ROOT / gate).is_file() else f"tests/deep/{name}.py"
+    file, mark, tests = name.partition("::")
+    gate = f"tests/gate/{file}.py"
+    return (gate if (ROOT / gate).is_file() else f"tests/deep/{file}.py") + mark + tests
 
 
 def _short(file: str) -> str:
@@ -339,7 +341,7 @@ class Worker:
         self.family = family
         program = str(Path(__file__).parent / "worker.py")
         self._process = subprocess.Popen(
-            [sys.executable, program, *family],
+            [sys.executable, program, *{_file(tests): "" for tests in family}],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -195,9 +195,7 @@ def child(
         for name, source in shipped().items():
             if source != before[name] and not loaded.change(before[name], source) and request["changed"]:
                 raise RuntimeError(f"no object of this process contains {name}")
-        chosen = [
-            item for test in request["tests"] for item in items if test in (item.nodeid, item.nodeid.partition("::")[0])
-        ]
+        chosen = [item for test in request["tests"] for item in items if is_among(item.nodeid, test)]
         for item in chosen:
             if limit := request["limits"].get(item.nodeid):
                 item.add_marker(pytest.mark.timeout(limit), append=False)
@@ -210,6 +208,11 @@ def child(
         reporter.report(broken=repr(error))
     finally:
         os._exit(0)
+
+
+def is_among(test: str, tests: str) -> bool:
+    """Return whether a test is this one, of this file, or one of those that begin like this up to their parameters."""
+    return test == tests or test.partition("::")[0] == tests or ("[" in tests and test.startswith(tests))
 
 
 def overlay(changed: dict[str, str]) -> None:
