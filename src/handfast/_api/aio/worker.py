@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from handfast._api.aio.group import AsyncGroup
 from handfast._api.aio.items import AsyncChange, AsyncItemLease, AsyncItemLock
 from handfast._drivers import log
-from handfast._drivers.aio.cleanup import may_wait  # asyncio only
+from handfast._drivers.aio.cleanup import may_wait
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.jobs import AsyncJob, AsyncMailbox
 from handfast._drivers.aio.looping import AsyncLoop
@@ -135,7 +135,7 @@ class AsyncWorker:
         finally:
             for job in [*self._jobs.values()]:
                 self._stop(job)
-        waits = waits and may_wait(error)  # asyncio only
+        waits = waits and may_wait(error)
         patience = monotonic() + self._settings.options.ttl_ms / 1000
         for job in [*self._ending] if waits else ():
             await job.wait(max(0.0, patience - monotonic()))

@@ -21,6 +21,7 @@ from handfast._api.sync.items import Change, ItemLease, ItemLock
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
+from handfast._drivers.sync.cleanup import may_wait
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.jobs import Job, Mailbox
 from handfast._drivers.sync.looping import Loop
@@ -131,6 +132,7 @@ class Worker:
         finally:
             for job in [*self._jobs.values()]:
                 self._stop(job)
+        waits = waits and may_wait(error)
         patience = monotonic() + self._settings.options.ttl_ms / 1000
         for job in [*self._ending] if waits else ():
             job.wait(max(0.0, patience - monotonic()))

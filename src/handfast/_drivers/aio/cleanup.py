@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 
 from handfast._drivers import log
 from handfast._drivers.aio.context import Context
+from handfast._drivers.failures import OWN_ERRORS
 from handfast._engine.effects import Steps
 from handfast._protocol.retry import UNDO_WAIT
 
-__all__ = ["clean_up", "may_wait"]
+__all__ = ["GOES_ON_ALONE", "clean_up", "may_wait"]
 
 T = TypeVar("T")
+
+GOES_ON_ALONE = (*OWN_ERRORS, GeneratorExit)
+"""After these errors the caller waits for no undo: it gets the error at once, or its coroutine was closed."""
 
 
 async def clean_up(

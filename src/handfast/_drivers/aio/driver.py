@@ -16,10 +16,7 @@ from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from handfast._drivers.aio.cleanup import (
-    clean_up,
-    may_wait,  # asyncio only
-)
+from handfast._drivers.aio.cleanup import GOES_ON_ALONE, clean_up, may_wait
 from handfast._drivers.aio.contexts import Contexts
 from handfast._drivers.aio.performing import run
 from handfast._drivers.clock import monotonic
@@ -178,8 +175,7 @@ class AsyncDriver(Contexts):
             # Before the release is sent: no renewal may follow it (invariant 10).
             lease.owner.remove(lease)
             released = await run(context, release(lease), lease.request.name)
-        # sync only: except OWN_ERRORS:
-        except (*OWN_ERRORS, GeneratorExit):  # asyncio only
+        except GOES_ON_ALONE:
             # The caller gets the error at once: the release goes
             # on in the background, for as long as an undo does.
             context.renewer.clean_up(release(lease, by_holder=False))
@@ -226,8 +222,7 @@ class AsyncDriver(Contexts):
                 self._report_end(part)
             return error is not None
         undos = [partial(give_up, part, monotonic()) for part in parts]
-        waits = not lost
-        waits = waits and may_wait(error)  # asyncio only
+        waits = not lost and may_wait(error)
         name = lease.request.name
         if not waits:
             await clean_up(context, [], name, apart=undos)
@@ -322,15 +317,13 @@ class AsyncDriver(Contexts):
             there = self._running_context()
             if there is None:
                 raise ClientClosed(name)
-            waits = True
-            waits = may_wait(error)  # asyncio only
+            waits = may_wait(error)
             await clean_up(there, [steps] * waits, name, apart=[steps] * (not waits))
             return None
         context = self._context(name)
         try:
             return await run(context, steps(), name)
-        # sync only: except OWN_ERRORS:
-        except (*OWN_ERRORS, GeneratorExit):  # asyncio only
+        except GOES_ON_ALONE:
             context.renewer.clean_up(steps())
             raise
         except BaseException:

@@ -13,9 +13,12 @@ from handfast._drivers.sync.performing import run
 from handfast._engine.effects import Steps
 from handfast._protocol.retry import UNDO_WAIT
 
-__all__ = ["clean_up"]
+__all__ = ["GOES_ON_ALONE", "clean_up", "may_wait"]
 
 T = TypeVar("T")
+
+GOES_ON_ALONE = OWN_ERRORS
+"""After these errors the caller waits for no undo: it gets the error at once."""
 
 
 def clean_up(
@@ -42,3 +45,8 @@ def clean_up(
         for undo in [*left, *apart]:
             context.renewer.clean_up(undo())
     return [*results, *[None] * len(left)]
+
+
+def may_wait(_error: BaseException | None) -> bool:
+    """Return True: a thread may wait whatever has happened, where a closed coroutine may not."""
+    return True

@@ -21,9 +21,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.log import is_logged
 from handfast._drivers.losses import run_lost_callbacks
-from handfast._drivers.sync.cleanup import (
-    clean_up,
-)
+from handfast._drivers.sync.cleanup import GOES_ON_ALONE, clean_up, may_wait
 from handfast._drivers.sync.contexts import Contexts
 from handfast._drivers.sync.performing import run
 from handfast._engine.calls import PermitRequest
@@ -172,7 +170,7 @@ class SyncDriver(Contexts):
             # Before the release is sent: no renewal may follow it (invariant 10).
             lease.owner.remove(lease)
             released = run(context, release(lease), lease.request.name)
-        except OWN_ERRORS:
+        except GOES_ON_ALONE:
             # The caller gets the error at once: the release goes
             # on in the background, for as long as an undo does.
             context.renewer.clean_up(release(lease, by_holder=False))
@@ -219,7 +217,7 @@ class SyncDriver(Contexts):
                 self._report_end(part)
             return error is not None
         undos = [partial(give_up, part, monotonic()) for part in parts]
-        waits = not lost
+        waits = not lost and may_wait(error)
         name = lease.request.name
         if not waits:
             clean_up(context, [], name, apart=undos)
@@ -314,13 +312,13 @@ class SyncDriver(Contexts):
             there = self._running_context()
             if there is None:
                 raise ClientClosed(name)
-            waits = True
+            waits = may_wait(error)
             clean_up(there, [steps] * waits, name, apart=[steps] * (not waits))
             return None
         context = self._context(name)
         try:
             return run(context, steps(), name)
-        except OWN_ERRORS:
+        except GOES_ON_ALONE:
             context.renewer.clean_up(steps())
             raise
         except BaseException:
