@@ -21,6 +21,7 @@ from typing import Any
 
 from handfast import Handfast
 from handfast.embedded import PrivateServer
+from handfast_lab.bench.machine import describe
 
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "docs/assets"
@@ -188,7 +189,7 @@ def main() -> int:
 
 def pictures() -> Iterator[tuple[str, Iterator[str]]]:
     """Each picture with its lines."""
-    lanes, rows = json.loads(RECORD.read_text()), json.loads(BENCHMARK.read_text())["rows"]
+    lanes, rows = json.loads(RECORD.read_text())["waiters"], json.loads(BENCHMARK.read_text())["rows"]
     for theme, colors in THEMES.items():
         yield f"queue-{theme}", queue(lanes, colors)
         yield f"contended-{theme}", contended(rows, colors)
@@ -199,9 +200,10 @@ def pictures() -> Iterator[tuple[str, Iterator[str]]]:
         yield f"objects/{name}", pictogram(shapes)
 
 
-def record() -> list[dict[str, Any]]:
+def record() -> dict[str, Any]:
     """Let six processes queue for one lock; when each of them queued, got in and left, in seconds."""
     with PrivateServer() as server:
+        machine = describe(server.url)
         command = [sys.executable, __file__, "--process", server.url]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         processes = {name: subprocess.Popen([*command, name], **pipes) for name in PROCESSES}  # type: ignore[call-overload]
@@ -215,7 +217,10 @@ def record() -> list[dict[str, Any]]:
             {"name": name, **json.loads(process.communicate(timeout=30)[0])} for name, process in processes.items()
         ]
     start = min(lane["queued"] for lane in lanes)
-    return [{key: value if key == "name" else round(value - start, 4) for key, value in lane.items()} for lane in lanes]
+    waiters = [
+        {key: value if key == "name" else round(value - start, 4) for key, value in lane.items()} for lane in lanes
+    ]
+    return {"machine": machine, "waiters": waiters}
 
 
 def one_process(url: str, label: str) -> None:

@@ -15,9 +15,10 @@ page cannot say anything else than they do:
   ``results/benchmarks/cluster.json``;
 - ``limiters`` and ``waiters``: rate limiters, from ``results/benchmarks/limiter.json``;
 - ``cutoffs``: leases that replicas had and had not, from R37 in ``results/reliability/trials.json``;
-- ``places``: the order of waiters that come back, with and without their tickets, from R34 there;
 - ``servers``: the tests on every server, from ``results/servers/*.json``;
 - ``deep``: the parts of the deep suite, from ``results/deep.json``;
+- ``evidence_benchmarks``, ``evidence_reliability``, ``evidence_servers``: the commit of each part of a folder of results,
+  and its mark;
 - ``reliability``: the summary of ``results/reliability/*.json``, and what is newer than these records.
 """
 
@@ -31,6 +32,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -39,6 +41,7 @@ from typing import Any
 
 import click
 
+from evidence import files, runs
 from handfast._kinds import KINDS
 from handfast._protocol import loops as loop_rules
 from handfast._protocol.loops import Cause, Rule
@@ -368,25 +371,6 @@ def cutoffs() -> Iterator[str]:
     yield f"\n{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
 
 
-def places() -> Iterator[str]:
-    """How many waiters were served too early, with and without tickets."""
-    runs = [run for run in _read("reliability/trials") if run["trial"] == "places"]
-    figures = {(one["what"], one["contender"]): one for run in runs for one in run["figures"]}
-    names = [name for name in dict.fromkeys(name for _, name in figures) if name.startswith("handfast")]
-    yield "| | " + " | ".join(f"{name} | without tickets" for name in names) + " |"
-    yield "|---|" + "--:|" * 2 * len(names)
-    for what in dict.fromkeys(what for what, _ in figures):
-        cells = []
-        for name in names:
-            figure = figures[what, name]
-            found = figure["measured"]
-            cells.append(f"{found['served before an earlier one']:,} of {figure['tried']:,}")
-            cells.append(f"{found['of these served before an earlier one']:,} of {found['waiters without tickets']:,}")
-        yield f"| {what} | {' | '.join(cells)} |"
-    machine = runs[0]["machine"]
-    yield f"\n{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
-
-
 def servers() -> Iterator[str]:
     """How many tests passed on each server, with each redis-py."""
     yield "| server | redis-py | Python | tests | failed | passed over | date |\n|---|---|---|--:|--:|--:|---|"
@@ -399,16 +383,35 @@ def servers() -> Iterator[str]:
 
 def deep() -> Iterator[str]:
     """How each part of the deep suite went, and which tests failed."""
-    yield "| part | tests | failed | flakes | minutes | commit | date |\n|---|--:|--:|--:|--:|---|---|"
+    yield f"| part | tests | failed | flakes | minutes | commit | date | {OLDER} |\n|---|--:|--:|--:|--:|---|---|---|"
     record = _read("deep")
     for name, row in record.items():
         count = f"{row['tests']:,}" if "tests" in row else ""
         found = f"{len(row['failures'])} | {len(row['flakes'])}"
-        yield f"| {name} | {count} | {found} | {row['seconds'] / 60:.1f} | {row['commit']} | {row['date'][:10]} |"
+        yield f"| {name} | {count} | {found} | {row['seconds'] / 60:.1f} | {row['commit']} | {row['date'][:10]} | {row.get('older', '')} |"
+    yield f"\n{EVIDENCE}"
     for kind in ("failures", "flakes"):
         if tests := [f"- `{found['test']}` ({name})" for name, row in record.items() for found in row[kind]]:
             yield f"\n{kind.capitalize()}:\n"
             yield from tests
+
+
+OLDER = "older than its sources since"
+EVIDENCE = fill(
+    "In a clone, `python tools/evidence.py` shows what has changed since these commits. Its option `--mark` writes the last "
+    "column, before each release.",
+    100,
+)
+"""What the pages say below the commits of runs."""
+
+
+def evidence(folder: str) -> Iterator[str]:
+    """Yield the commit of each part of a folder of results, and the first commit since that changed its sources."""
+    yield f"| part | commit | date | {OLDER} |\n|---|---|---|---|"
+    for part, _, made in runs(*files(folder)):
+        commit = made["commit"] + ", with changes" * bool(made.get("changed"))
+        yield f"| {part.removeprefix(f'{folder}/')} | {commit} | {made['date'][:10]} | {made.get('older', '')} |"
+    yield f"\n{EVIDENCE}"
 
 
 def reliability() -> Iterator[str]:
@@ -480,10 +483,10 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "limiters": limiters,
     "waiters": waiters,
     "cutoffs": cutoffs,
-    "places": places,
     "servers": servers,
     "deep": deep,
     "reliability": reliability,
+    **{f"evidence_{folder}": partial(evidence, folder) for folder in ("benchmarks", "reliability", "servers")},
 }
 
 if __name__ == "__main__":

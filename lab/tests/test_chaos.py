@@ -119,6 +119,12 @@ def test_a_trial_replaces_earlier_results_of_the_same_trial_and_contender(result
     assert found == {"handfast": (5, 0, "second"), "redis-py": (1000, 7, "first")}
 
 
+def test_a_record_in_pieces_names_the_commit_of_its_first_piece(results):
+    for commit in ("first", "second"):
+        results.add("schedules", "handfast torture", MACHINE | {"commit": commit}, plans=1, schedules=1)
+    assert results.read("schedules")["machine"] == MACHINE | {"commit": "first"}
+
+
 def test_only_a_few_one_line_examples_are_kept():
     assert examples_of([f"wrong\n  {number}" for number in range(9)]) == tuple(f"wrong {number}" for number in range(5))
 
@@ -128,7 +134,8 @@ def test_without_results_no_report_is_written(results):
 
 
 def test_the_report_shows_all_results_and_hides_no_failure(results):
-    results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(bad=2, examples=("an orphan",))], count=1)
+    made = MACHINE | {"commit": "abc", "older": "def"}
+    results.add_trial("lost_replies", "handfast torture", made, [figure(bad=2, examples=("an orphan",))], count=1)
     results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(contender="redis-py", bad=990)], count=1)
     entry = {"primitive": "lock", "api": "sync", "fault": "delays", "histories": 3, "operations": 1500}
     findings = [{"seed": 17, "text": "holds: two at once"}]
@@ -137,6 +144,7 @@ def test_the_report_shows_all_results_and_hides_no_failure(results):
     page = render(results)
     assert "| R4 | lost reply of acquire | no orphan, no wrong answer | 2 / 1,000 |" in page
     assert "2 orphans: an orphan" in page
+    assert "Made by `handfast torture` (2026-11-21, commit abc, older than its sources since def)." in page
     assert "| R4 | lost reply of acquire | 2 / 1,000 | 990 / 1,000 |" in page
     assert "3 histories with 1,500 operations" in page
     assert "seed 17: holds: two at once" in page
@@ -221,11 +229,12 @@ def test_a_record_can_be_made_in_pieces(tmp_path):
 
 
 def test_the_command_plants_mistakes_and_reports_which_were_detected(tmp_path, monkeypatch):
-    few = [one for one in planted.PLANTED if one.name in ("no message is sent", "a TTL is missing")]
+    few = [one for one in planted.PLANTED if one.where == "lib/state"]
     monkeypatch.setattr(planted, "PLANTED", few)
     assert torture(tmp_path, "--part", "planted").exit_code == 0
     assert "2 of 2 were caught" in (tmp_path / "REPORT.md").read_text()
-    monkeypatch.setattr(planted, "PLANTED", [few[0]._replace(name="none at all", new=few[0].old)])
+    harmless = {"function": "handfast._engine.once.OnceRequest.trusts_messages", "change": False}
+    monkeypatch.setattr(planted, "PLANTED", [planted.Planted("none at all", "", **harmless)])
     monkeypatch.setattr(planted, "catch_all", partial(planted.catch_all, most=20))
     result = torture(tmp_path, "--part", "planted")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""The trials of single calls (lost replies, cancellations, interrupts):
+"""The trials of single calls (lost replies, cancellations):
 
 Handfast passes, and planted faults are detected.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from handfast_lab.chaos.trials import TRIALS, cancellations, interrupts, load, lost_replies
+from handfast_lab.chaos.trials import TRIALS, cancellations, load, lost_replies
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted import Lock, planted
 
@@ -93,30 +93,7 @@ def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
     assert everywhere.measured["wrong answers afterwards"] >= 1
 
 
-def test_interrupts_leave_no_state_of_handfast():
-    steps, progress = recorder()
-    everywhere, random = interrupts.trial(OURS, 30, 1, progress)
-    assert (everywhere.bad, everywhere.examples) == (random.bad, random.examples) == (0, ())
-    assert everywhere.tried > 20
-    assert random.tried == 30
-    assert steps
-
-
-@pytest.mark.timeout(300)
-def test_every_interruption_point_of_handfast_is_tried():
-    everywhere, _ = interrupts.trial(OURS, 2000, 1, lambda _: None)
-    assert everywhere.bad == 0
-    assert everywhere.tried > 600
-
-
-def test_a_lock_left_by_an_interrupt_is_detected():
-    everywhere, random = interrupts.trial(CONTENDERS["redis-py"], 30, 1, lambda _: None)
-    assert everywhere.bad > 0
-    assert random.bad > 0
-
-
 def test_each_trial_applies_to_its_contenders():
-    assert [interrupts.applies(one) for one in (OURS, OURS_AIO)] == [True, False]
     assert [cancellations.applies(one) for one in (OURS, OURS_AIO)] == [False, True]
 
 

@@ -1,9 +1,10 @@
-"""The machine and versions of a benchmark run, without which its figures mean nothing."""
+"""The machine, the versions and the commit of a run, without which its figures mean nothing."""
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,12 +25,13 @@ PACKAGES = (
 
 
 def describe(url: str) -> dict[str, Any]:
-    """Return machine, versions and date for the raw results."""
+    """Return machine, versions, commit and date for the raw results."""
     with redis.Redis.from_url(url) as client:
         info: dict[str, Any] = client.info("server")
     server = "valkey" if "valkey_version" in info else "redis"
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **_commit(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
@@ -39,6 +41,23 @@ def describe(url: str) -> dict[str, Any]:
         "handfast": handfast.__version__,
         **{package: _version(package) for package in PACKAGES},
     }
+
+
+def _commit() -> dict[str, Any]:
+    """Return the commit of the checkout that runs, and whether its sources differ from it; nothing outside of one."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(handfast.__file__).parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git(
+            "ls-files", "--error-unmatch", "__init__.py"
+        )  # an installed package may lie in the checkout of another project
+        changed = git("status", "--porcelain", "--", ":/src", ":/lab/src")
+        return {"commit": git("rev-parse", "--short", "HEAD"), "changed": bool(changed)}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
 
 
 def _cpu() -> str:

@@ -92,10 +92,6 @@ class Api(ABC):
         finally:
             await settled(client.close())
 
-    async def within(self, value: Any, seconds: float) -> Any:  # noqa: ARG002 -- a call of the sync API cannot be stopped
-        """Return the value, awaited. With asyncio it raises TimeoutError after that many seconds."""
-        return await settled(value)
-
     async def eventually(self, condition: Callable[[], Any], within: float = 10.0) -> bool:
         """Poll until the condition is true, at most `within` seconds; return whether it became true."""
         until = time.monotonic() + within
@@ -152,9 +148,6 @@ class _Asyncio(Api):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-    async def within(self, value: Any, seconds: float) -> Any:
-        return await asyncio.wait_for(settled(value), seconds)
 
     async def late(self, started: Iterable[Started], within: float) -> list[Started]:
         waited_for = list(started)

@@ -107,14 +107,10 @@ class Cluster:
 
     def fail_over(self, slot: int) -> None:
         """Have the replica of a slot's primary take its place, without loss."""
-        self.promote_replica(slot)
-        self.until_ready()
-
-    def promote_replica(self, slot: int) -> None:
-        """Do the same, and return as soon as the slot has another primary."""
         primary = self._port_of(slot)
         self._ask(self._replica_of(primary), "CLUSTER FAILOVER")
         self._until(lambda: self._port_of(slot) not in (primary, 0))
+        self.until_ready()
 
     def kill(self, slot: int) -> None:
         """Kill the primary of a slot, wait until its replica has taken its place, and start it again as a replica."""

@@ -1,7 +1,6 @@
-"""What users do with Handfast, written once for all trials and for both APIs: see `apis`.
+"""The calls of Handfast's asyncio API that a trial cancels at a point of its choice.
 
-`PRIMITIVES` makes what can be acquired. `Operations` prepares single calls, which a trial stops at a point of its
-choice.
+`PRIMITIVES` makes what can be acquired. `Operations` prepares single calls.
 """
 
 from __future__ import annotations
@@ -53,12 +52,9 @@ class Call(NamedTuple):
     """A call that is ready to be made, on one name."""
 
     make: Callable[[], Any]
-    """A Python function, so that no interrupt falls between the end of the operation and the return to its caller. With
-    asyncio it returns an awaitable."""
+    """Returns an awaitable."""
     undo: Callable[[Any], Awaitable[object]]
     """Called with the result of the call, or None. Afterwards nothing may remain on the server."""
-    has_entered: Callable[[], bool] = bool
-    """Whether a block had been entered, so that the call may have been stopped while the block was left."""
 
 
 class OperationKind(NamedTuple):
@@ -67,8 +63,6 @@ class OperationKind(NamedTuple):
     name: str
     prepare: Callable[[str], Awaitable[Call]]
     """Prepares the call on the given name."""
-    is_steady: bool = True
-    """Whether each run takes the same steps, so that its points can be counted."""
 
 
 async def nothing(_result: Any) -> None:
@@ -105,11 +99,11 @@ class Operations:
                 for kind, text in kinds.items()
             ),
             *(
-                OperationKind(f"acquire, {text}, handed over", partial(self._wait, kind), is_steady=False)
+                OperationKind(f"acquire, {text}, handed over", partial(self._wait, kind))
                 for kind, text in kinds.items()
             ),
             *(
-                OperationKind(f"with, {text}, handed over", partial(self._wait_in_block, kind), is_steady=False)
+                OperationKind(f"with, {text}, handed over", partial(self._wait_in_block, kind))
                 for kind, text in kinds.items()
             ),
             OperationKind("with", self._enter),
@@ -128,11 +122,11 @@ class Operations:
 
     async def _acquire(self, kind: str, name: str) -> Call:
         thing = self._thing(kind, name)
-        return Call(lambda: thing.acquire(), release)  # noqa: PLW0108 -- see Call.make
+        return Call(thing.acquire, release)
 
     async def _try_acquire(self, name: str) -> Call:
         lock = self._thing("lock", name)
-        return Call(lambda: lock.try_acquire(), release)  # noqa: PLW0108 -- see Call.make
+        return Call(lock.try_acquire, release)
 
     async def _time_out(self, kind: str, name: str) -> Call:
         thing, lease = self._thing(kind, name), await settled(BLOCKERS[kind](self.other, name))
@@ -164,20 +158,11 @@ class Operations:
         return self._block(self._thing("lock", name), nothing)
 
     def _block(self, thing: Any, undo: Callable[[Any], Awaitable[object]]) -> Call:
-        entered = False
-
-        def block() -> None:
-            nonlocal entered
-            with thing:
-                entered = True
-
-        async def async_block() -> None:
-            nonlocal entered
+        async def block() -> None:
             async with thing:
-                entered = True
                 await asyncio.sleep(0)
 
-        return Call(block if self.api.name == "sync" else async_block, undo, lambda: entered)
+        return Call(block, undo)
 
     async def _handoff(self, kind: str, name: str) -> Callable[[], Awaitable[object]]:
         """Let the other client hold the name and soon release it. Return a function that waits for the release."""
@@ -192,7 +177,7 @@ class Operations:
 
     async def _release(self, kind: str, name: str) -> Call:
         lease = await settled(self._thing(kind, name).acquire())
-        return Call(lambda: lease.release(), self._again(lease))  # noqa: PLW0108 -- see Call.make
+        return Call(lease.release, nothing)
 
     async def _hand_over(self, name: str) -> Call:
         lease, other = await settled(self._thing("lock", name).acquire()), self.other.lock(name)
@@ -206,15 +191,10 @@ class Operations:
         waiter = self.api.start(wait)
         await self.api.eventually(is_queued)
 
-        async def undo(result: Any) -> None:
-            await self._again(lease)(result)
+        async def undo(_result: Any) -> None:
             await self.api.late([waiter], RETRY_FOR)
 
-        return Call(lambda: lease.release(), undo)  # noqa: PLW0108 -- see Call.make
-
-    def _again(self, lease: Any) -> Callable[[Any], Awaitable[object]]:
-        """Return how to undo a stopped release: the caller repeats it, but a task that was cancelled has ended."""
-        return (lambda _: release(lease)) if self.api.name == "sync" else nothing
+        return Call(lease.release, undo)
 
     async def _extend(self, name: str) -> Call:
         lease = await settled(self._thing("lock", name).acquire())
@@ -222,12 +202,12 @@ class Operations:
 
     async def _downgrade(self, name: str) -> Call:
         lease = await settled(self._thing("writer", name).acquire())
-        return Call(lambda: lease.downgrade(), lambda _: release(lease))  # noqa: PLW0108 -- see Call.make
+        return Call(lease.downgrade, lambda _: release(lease))
 
     async def _force_release(self, name: str) -> Call:
         lock, lease = self._thing("lock", name), await settled(self.other.lock(name).acquire())
-        return Call(lambda: lock.force_release(), lambda _: release(lease))  # noqa: PLW0108 -- see Call.make
+        return Call(lock.force_release, lambda _: release(lease))
 
     async def _status(self, name: str) -> Call:
         lock, lease = self._thing("lock", name), await settled(self.other.lock(name).acquire())
-        return Call(lambda: lock.status(), lambda _: release(lease))  # noqa: PLW0108 -- see Call.make
+        return Call(lock.status, lambda _: release(lease))

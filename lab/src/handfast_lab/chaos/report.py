@@ -19,7 +19,6 @@ TARGETS = {
     "R6": "no lease longer than requested",
     "R7": "no permit missing at rest",
     "R8": "nothing left behind",
-    "R9": "nothing left behind",
     "R10": "no fenced update lost",
     "R11": "loss known without I/O",
     "R12": "at most ttl + 50 ms (p99)",
@@ -28,7 +27,6 @@ TARGETS = {
     "R15": "no waiter stuck",
     "R25": "nothing grows",
     "R31": "at most 50 ms, or a quarter second to a silent server",
-    "R34": "at most one waiter before the earlier ones",
     "R36": "all go to the new primary",
     "R37": "no acknowledged lease is lost",
     "R38": "each admission is counted once",
@@ -45,7 +43,7 @@ TARGETS = {
 SETTINGS = "cut off", "replicas", "cluster"
 """The settings of the simulator beside one server."""
 
-RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R34"
+RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25"
 """Rows that the locks of every contender are tested for."""
 
 RIVAL_LIMITERS = "R38", "R39", "R40", "R41"
@@ -63,7 +61,7 @@ search:
 
 The faults under which Handfast was tested, and the violations that were found. This page is generated from the raw results in
 `results/reliability/`, made by the commands that each section names. Where the target is 0, any other number is a bug or a
-documented limit.
+documented limit. `python tools/evidence.py` in a clone shows what has changed since the commits of the runs.
 """
 
 
@@ -119,10 +117,17 @@ def _cell(value: object) -> str:
 
 
 def _made(part: dict[str, Any]) -> str:
-    """Return the command, machine and date that a part was made with."""
+    """Return the command, the machine, the date and the commit that a part was made with."""
     machine = part["machine"]
     where = f"{machine['server']}, Python {machine['python']}, redis-py {machine['redis']}, {machine['cores']} cores"
-    return f"`{part['command']}`, {machine['date'][:10]}; {where}.\n"
+    return f"`{part['command']}`, {_made_at(machine)}; {where}.\n"
+
+
+def _made_at(machine: dict[str, Any]) -> str:
+    """Return the date and the commit of a run, and the first later commit that changed its sources if one is stored."""
+    commit = f", commit {machine['commit']}" if "commit" in machine else ""
+    older = f", older than its sources since {machine['older']}" if "older" in machine else ""
+    return f"{machine['date'][:10]}{commit}{older}"
 
 
 def _measured(figure: dict[str, Any]) -> str:
@@ -168,8 +173,8 @@ def _scoreboard(results: Results) -> Iterator[str]:
         ),
         "lll" + "r" * len(contenders),
     )
-    commands = dict.fromkeys(figure["command"] for figure in figures)
-    yield "Made by " + ", ".join(f"`{command}`" for command in commands) + ".\n"
+    runs = dict.fromkeys(f"`{figure['command']}` ({_made_at(figure['machine'])})" for figure in figures)
+    yield "Made by " + "; ".join(runs) + ".\n"
 
 
 def _side_by_side(figures: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, ...]]:
@@ -237,13 +242,12 @@ def _rivals(results: Results, rows_of_all: Sequence[str], title: str, what_is_sh
         found = [cells.get((row, what, contender)) for contender in contenders]
         rows.append((row, what, *map(_tried, found)))
     yield from _table(("", "what", *contenders), rows, "ll" + "r" * len(contenders))
-    machines = {
-        figure["contender"]: entry["machine"] for entry in results.read("trials") for figure in entry["figures"]
-    }
+    machines = {figure["contender"]: figure["machine"] for figure in results.figures()}
     known = dict.fromkeys(
         version for contender in contenders if (version := _version_of(contender, machines[contender]))
     )
-    yield f"{', '.join(known)}. A `-` means that the operation does not exist or that its trial did not finish.\n"
+    runs = dict.fromkeys(_made_at(figure["machine"]) for figure in figures if not _is_ours(figure))
+    yield f"{', '.join(known)}. Made on {'; '.join(runs)}. A `-` means that the operation does not exist or that its trial did not finish.\n"
     for figure in figures:
         if not _is_ours(figure) and figure["bad"] and figure["measured"]:
             yield f"- {figure['contender']}, {figure['what']}: {_measured(figure)}"
@@ -300,7 +304,12 @@ def _planted(results: Results) -> Iterator[str]:
         f"**{len(caught)} of {len(part['planted'])} were caught.**\n"
     )
     yield _made(part)
-    rows = ((one["name"], one["why"], one["caught_after"], one["caught_by"]) for one in part["planted"])
+    # The names of mutants are code.
+    names = (f"`{one['name']}`" if ": " in one["name"] else one["name"] for one in part["planted"])
+    rows = (
+        (name, one["why"], one["caught_after"], one["caught_by"])
+        for name, one in zip(names, part["planted"], strict=True)
+    )
     yield from _table(("mistake", "what it does", "schedules until caught", "caught by"), rows, "llrl")
 
 

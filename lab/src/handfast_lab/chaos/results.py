@@ -8,8 +8,9 @@
     mutants.json     the mutants of every script
     record.json      the bugs that these tests have found; written by hand
 
-Each file but the last names the command that made it, the machine and the date. Histories and schedules may be made in
-pieces: a later run goes on with the seeds after those of the earlier ones, and its figures are added to theirs.
+Each file but the last names the command that made it, the machine, the commit and the date. Histories and schedules may be made in
+pieces: a later run goes on with the seeds after those of the earlier ones, and its figures are added to theirs. The
+commit is that of the first piece.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ SEEDS = {"histories": "seed", "schedules": "first_seed"}
 
 SAME = "seed", "first_seed", "plans", "processes"
 """Numbers that pieces share, and that are not added up."""
+
+
+COMMIT = "commit", "changed", "older"
+"""What a machine says of the sources of a run; ``older`` is written by ``tools/evidence.py``."""
 
 
 class Results:
@@ -64,10 +69,11 @@ class Results:
             return
         if before.get("plans") != result.get("plans"):
             raise ValueError(f"the {part} there are of other plans; begin anew without --add")
+        commit = {key: before["machine"][key] for key in COMMIT if key in before["machine"]}
         self.write(
             part,
             f"{before['command']}; {command}",
-            machine,
+            {key: value for key, value in machine.items() if key not in COMMIT} | commit,
             **{key: _sum(key, before[key], result[key]) for key in result},
         )
 
@@ -84,9 +90,9 @@ class Results:
         self._save("trials", sorted([*kept, entry], key=_place))
 
     def figures(self) -> list[dict[str, Any]]:
-        """Return the figures of all trials, each with its trial and command."""
+        """Return the figures of all trials, each with its trial, command and machine."""
         return [
-            figure | {"trial": entry["trial"], "command": entry["command"]}
+            figure | {key: entry[key] for key in ("trial", "command", "machine")}
             for entry in self.read("trials") or ()
             for figure in entry["figures"]
         ]

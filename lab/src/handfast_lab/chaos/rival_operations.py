@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from handfast_lab.chaos.operations import RETRY_FOR, Call, OperationKind, nothing
 from handfast_lab.rivals.contender import Contender
-from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock
+from handfast_lab.rivals.verbs import AioClient, AioLock
 
-__all__ = ["async_operations", "native_operations"]
+__all__ = ["async_operations"]
 
 WAIT = 0.25
 """Timeout of an acquire while another client holds the lock, in seconds: two polls of a rival that polls."""
@@ -82,60 +81,3 @@ def async_operations(
         OperationKind("release", give_up),
         *([OperationKind("extend", extend)] if contender.extends else []),
     ]
-
-
-@contextlib.contextmanager
-def native_operations(contender: Contender, url: str) -> Iterator[list[OperationKind]]:
-    """Yield the library's own methods of the sync API, without a wrapper that could be interrupted."""
-    with contextlib.ExitStack() as opened:
-        client = opened.enter_context(contender.client(url))
-
-        def native(name: str, *, taken: bool = False) -> Any:
-            """Return a lock of a client that works. A client that has lost all its connections is replaced."""
-            nonlocal client
-            for _ in range(2):
-                probe: Any = client.lock("probe", LEASE)
-                with contextlib.suppress(Exception):
-                    probe.acquire(0)
-                    probe.release()
-                    break
-                client = opened.enter_context(contender.client(url))
-            lock: Any = client.lock(name, LEASE)
-            if taken:
-                lock.native.acquire(blocking=False)
-            return lock.native
-
-        async def try_acquire(name: str) -> Call:
-            lock = native(name)
-
-            async def undo(taken: Any) -> None:
-                if taken:
-                    lock.release()
-
-            return Call(lambda: lock.acquire(blocking=False), undo)
-
-        def releasing(lock: Any) -> Callable[[Any], Any]:
-            async def undo(_result: Any) -> None:
-                lock.release()
-
-            return undo
-
-        async def release(name: str) -> Call:
-            lock = native(name, taken=True)
-            return Call(lambda: lock.release(), releasing(lock))  # noqa: PLW0108 -- see Call.make
-
-        async def extend(name: str) -> Call:
-            lock = native(name, taken=True)
-            calls: dict[str, Callable[[], Any]] = {
-                "redis": lambda: lock.extend(60),
-                "python-redis-lock": lambda: lock.extend(60),
-                "pottery": lambda: lock.extend(),  # noqa: PLW0108 -- see Call.make
-                "py-redis-semaphore": lambda: lock.refresh(),  # noqa: PLW0108 -- see Call.make
-            }
-            return Call(calls[contender.distribution], releasing(lock))
-
-        yield [
-            OperationKind("try_acquire", try_acquire),
-            OperationKind("release", release),
-            OperationKind("extend", extend),
-        ]

@@ -28,7 +28,7 @@ def _pottery() -> Any:
 
 class _PotteryLock:
     def __init__(self, lock: Any) -> None:
-        self._lock = self.native = lock
+        self._lock = lock
 
     def acquire(self, timeout: float | None = None) -> bool:
         return bool(self._lock.acquire(**_wait_pottery(timeout)))

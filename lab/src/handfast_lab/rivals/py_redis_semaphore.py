@@ -22,10 +22,6 @@ class _SemaphoreLock(Asked):
         self._make = make
         self._held: Any = None
 
-    @property
-    def native(self) -> Any:
-        return self._make(None)
-
     def acquire(self, timeout: float | None = None) -> bool:
         self.tries += 1
         self._held = self._make(timeout or None)

@@ -15,7 +15,7 @@ __all__ = ["CONTENDERS", "SYNC"]
 
 class _PythonRedisLock(Asked):
     def __init__(self, lock: Any) -> None:
-        self._lock = self.native = lock
+        self._lock = lock
 
     def acquire(self, timeout: float | None = None) -> bool:
         self.tries += 1

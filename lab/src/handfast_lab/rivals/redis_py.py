@@ -28,7 +28,7 @@ class _Counted(redis.lock.Lock):
 
 class _RedisPyLock:
     def __init__(self, lock: _Counted) -> None:
-        self._lock = self.native = lock
+        self._lock = lock
 
     @property
     def tries(self) -> int:

@@ -55,10 +55,8 @@ TRIALS: dict[str, str] = {
     for name in (
         "lost_replies",
         "cancellations",
-        "interrupts",
         "leaks",
         "deaths",
-        "places",
         "wakeups",
         "failovers",
         "cutoffs",

@@ -21,15 +21,17 @@ from functools import partial
 from itertools import count as counting
 from typing import Any, Literal, NamedTuple
 
+import redis
+
 from handfast import AsyncHandfast
 from handfast.testing import ServerController
 from handfast.testing.injection import Run, cancel_at
-from handfast_lab.chaos.apis import APIS, log_silenced
+from handfast_lab.chaos.apis import APIS, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.operations import RETRY_FOR, OperationKind, Operations
+from handfast_lab.chaos.operations import RETRY_FOR, OperationKind, Operations, second
 from handfast_lab.chaos.rival_operations import async_operations
 from handfast_lab.chaos.trials import Progress
-from handfast_lab.chaos.trials.stopping import StopTest
+from handfast_lab.rivals import is_left
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -77,7 +79,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
 async def _cancel(
     contender: Contender, server: ServerController, count: int, seed: int, progress: Progress
 ) -> list[Figure]:
-    everywhere, at_random = (_Cancellations(contender, server.admin, progress, server=server) for _ in range(2))
+    everywhere, at_random = (_Cancellations(contender, server.admin, progress, server) for _ in range(2))
     await everywhere.everywhere(count)
     await at_random.at_random(count, random.Random(seed))  # noqa: S311 -- timing, not security
     return [everywhere.figure("cancel at every await", seed), at_random.figure("cancel at random", seed)]
@@ -93,8 +95,15 @@ class _Setup(NamedTuple):
 
 
 @dataclass
-class _Cancellations(StopTest):
-    server: ServerController = field(kw_only=True)
+class _Cancellations:
+    """Runs operations of a contender, each on a name of its own, and cancels them."""
+
+    contender: Contender
+    admin: redis.Redis
+    progress: Progress
+    server: ServerController
+    struck: int = 0
+    """How often an operation was cancelled before its end."""
     finished: int = 0
     """Cancellations that came too late: the operation ended by itself."""
     awaits: dict[str, int] = field(default_factory=dict)
@@ -104,6 +113,10 @@ class _Cancellations(StopTest):
     tasks: list[str] = field(default_factory=list)
     connections: int = 0
     _setup: _Setup | None = None
+
+    def __post_init__(self) -> None:
+        self.api = APIS["asyncio"]
+        self._numbers = counting()
 
     async def everywhere(self, most: int) -> None:
         """Cancel at every suspension of every operation. If `most` is small, some operations are skipped."""
@@ -130,23 +143,45 @@ class _Cancellations(StopTest):
                 if not run.struck:
                     self.awaits[(await self._ready()).operations[number].name] = first - 1
                     return
-                for second in range(first + 1, run.reached + 1) if self.contender.is_ours else ():
-                    await self._cancel(number, partial(_cancel_at, steps=(first, second), way=way))
+                for again in range(first + 1, run.reached + 1) if self.contender.is_ours else ():
+                    await self._cancel(number, partial(_cancel_at, steps=(first, again), way=way))
 
     async def _cancel(self, number: int, stop: Callable[[Callable[[], Any]], Awaitable[Run[Any]]]) -> Run[Any]:
         """Run an operation once, with clients that nothing is left of, and check what it leaves."""
         operation = (await self._ready()).operations[number]
-        name, _, run = await self.stop(operation, stop)
+        name, run = await self._run(operation, stop)
         self.finished += bool(run.struck) and run.how != "stopped"
         await self._check(name, f"{operation.name}, at {', '.join(map(str, run.steps)) or 'random'}")
         self.progress(self.struck)
         return run
 
+    async def _run(
+        self, operation: OperationKind, stop: Callable[[Callable[[], Any]], Awaitable[Run[Any]]]
+    ) -> tuple[str, Run[Any]]:
+        """Run an operation, stop it by `stop`, and undo what it has done. Return its name and the outcome."""
+        name = self._new_name()
+        call = await operation.prepare(name)
+        run = await stop(call.make)
+        with contextlib.suppress(Exception):  # a contender may raise anything; only leftovers count
+            await asyncio.wait_for(settled(call.undo(run.result)), RETRY_FOR)
+        self.struck += bool(run.struck)
+        for _ in range(2):  # requests sent before are executed by the time of the second reply
+            self.admin.ping()
+        return name, run
+
+    def _new_name(self) -> str:
+        """Return a name that nothing has used."""
+        return f"stopped-{next(self._numbers)}"
+
+    def _is_left(self, name: str) -> bool:
+        """Return whether the name, or the one locked together with it, has a holder or a waiter."""
+        return any(is_left(self.contender, self.admin, each) for each in (name, second(name)))
+
     async def _check(self, name: str, where: str) -> None:
         """Record what the operation left behind. Clients that left something are replaced."""
         rest = REST if self.contender.is_ours else RIVALS_REST
         leftovers = len(self.orphans + self.tasks + self.answers)
-        if not await self.api.eventually(lambda: not self.is_left(name), rest):
+        if not await self.api.eventually(lambda: not self._is_left(name), rest):
             self.orphans.append(f"{where}: a holder or a waiter without a task")
         if not await self.api.eventually(lambda: len(asyncio.all_tasks()) <= self._known_tasks, rest):
             self.tasks.append(f"{where}: {len(asyncio.all_tasks()) - self._known_tasks} tasks go on")
@@ -157,7 +192,7 @@ class _Cancellations(StopTest):
 
     async def _wrong_answers(self) -> str:
         try:
-            return await asyncio.wait_for((await self._ready()).check(self.new_name()), RETRY_FOR)
+            return await asyncio.wait_for((await self._ready()).check(self._new_name()), RETRY_FOR)
         except Exception as error:  # noqa: BLE001 -- a contender may raise anything
             return f"the next call raised {error!r}"
 
@@ -167,8 +202,8 @@ class _Cancellations(StopTest):
             self.admin.flushall()
             setup = await (_our_setup if self.contender.is_ours else _rival_setup)(self.contender, self.server)
             for operation in setup.operations:
-                await self.stop(operation, partial(_cancel_at, steps=(), way="suspended"))
-            if wrong := await setup.check(self.new_name()):
+                await self._run(operation, partial(_cancel_at, steps=(), way="suspended"))
+            if wrong := await setup.check(self._new_name()):
                 raise RuntimeError(f"{self.contender.name} does not work: {wrong}")
             self._setup = setup
             self._known_tasks = len(asyncio.all_tasks())
