@@ -6,7 +6,7 @@ The twin of ``lua/lib/record.lua``.
 
 The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people. The
 words are ``name=text``, percent-encoded. ``value`` is data for others to see, ``ttl`` the length of the
-lease in milliseconds where it is not the default, ``slot`` the number of a holder, ``ahead`` the head start of a
+lease in milliseconds where it is not 30 s, ``slot`` the number of a holder, ``ahead`` the head start of a
 request in microseconds, ``wanted`` when a holder that is to end is revoked, ``hold`` the end of an operator's hold, and
 ``reason`` why. A reader passes over words whose names it does not know.
 """
@@ -17,8 +17,6 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
-
-from handfast._engine.defaults import DEFAULT_TTL_S
 
 __all__ = [
     "Action",
@@ -33,7 +31,8 @@ __all__ = [
     "words_of",
 ]
 
-DEFAULT_TTL_MS = round(DEFAULT_TTL_S * 1000)
+UNSAID_TTL_MS = 30_000
+"""The ttl of a record that names none. It is stored this way, so it stays when the default of an option changes."""
 
 OWNERS_REMEMBERED = 1024
 """Texts about owners that are kept decoded, about 1 MB: a client has the same text in the records of all its names."""
@@ -65,7 +64,7 @@ class Record(NamedTuple):
     """Of an operator's hold its end, in microseconds on the server's clock."""
     reason: str = ""
     """Of an operator's hold."""
-    ttl_ms: int = DEFAULT_TTL_MS
+    ttl_ms: int = UNSAID_TTL_MS
     """The length of its lease, as it was requested."""
 
     @property
@@ -107,8 +106,8 @@ def words_of(value: str, ahead_us: int) -> bytes:
 
 
 def ttl_word(ttl_ms: int) -> bytes:
-    """The word of a record for the length of a lease; empty for the default."""
-    return b"" if ttl_ms == DEFAULT_TTL_MS else f" ttl={ttl_ms}".encode()
+    """The word of a record for the length of a lease; empty for 30 s."""
+    return b"" if ttl_ms == UNSAID_TTL_MS else f" ttl={ttl_ms}".encode()
 
 
 def reason_word(reason: str) -> bytes:
@@ -143,7 +142,7 @@ def _read_owner_text(text: bytes) -> tuple[Any, ...]:
         int(wanted) if wanted else None,
         None if hold is None else int(hold),
         "" if hold is None else printable(unquote(named.get("reason", ""))),
-        int(named.get("ttl", DEFAULT_TTL_MS)),
+        int(named.get("ttl", UNSAID_TTL_MS)),
     )
 
 

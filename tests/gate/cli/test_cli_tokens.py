@@ -114,8 +114,15 @@ def test_a_run_of_once_stays_with_its_process(call, hf):
         for command, words in ((extend, ["--ttl", "1s"]), (release, [])):
             refused = call(command, "a", "--token", run.token, "--kind", "once", *words)
             assert refused.exit_code == 64
-            assert "a run of once belongs to the process that runs it" in refused.output
+            assert "a run of once belongs to its process" in refused.output
         run.check()
+
+
+@pytest.mark.parametrize("kind", ["group", "partition"])
+def test_a_place_in_a_group_stays_with_its_process(call, kind):
+    refused = call(release, "a", "--token", "0" * 32, "--kind", kind)
+    assert refused.exit_code == 64
+    assert "belongs to its process: no other can" in refused.output
 
 
 @pytest.mark.parametrize("words", [["--fence", "3"], ["--if-fence", "3"], ["--json"]])

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["held_by", "primitive", "token_option"]
 
 
+OWN = {"once": "a run of once", "group": "a membership of a group", "partition": "a worker of a partition"}
+"""Leases of these kinds end with the process that holds them."""
+
+
 def token_option(**options: Any) -> Callable[[Any], Any]:
     """Add the option ``--token``."""
     return click.option(
@@ -41,10 +45,8 @@ def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: flo
         fence = leader.fence if leader else 0  # the announcement to observers has it
         token = f"{kind or 'lock'}.{found[1]}.{fence}.1.0{found[2] or ''}"
     its_kind = kind or token.partition(".")[0]
-    if its_kind == "once":
-        raise ValueError(
-            "a run of once belongs to the process that runs it: no other can extend or release it by its token"
-        )
+    if (its_own := OWN.get(its_kind)) is not None:
+        raise ValueError(f"{its_own} belongs to its process: no other can extend or release it by its token")
     try:
         lease: Lease = primitive(client, its_kind, name, ttl=ttl, renew=False).adopt(token, label="")
     except LeaseLost:
