@@ -19,6 +19,7 @@ from handfast._protocol import loops
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
+from tests._support.forked import end_server
 from tests._support.helpers import THOROUGH, settled, until_alone
 from tests._support.least_privilege import confine, employ, operators, refused, used_by
 
@@ -46,6 +47,11 @@ def pytest_configure():
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_unconfigure():
+    """End what this worker has started for all tests."""
+    end_server()
 
 
 def pytest_collection_finish():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -13,7 +11,9 @@ from click.testing import CliRunner
 
 from handfast.cli.operate.ls import command as ls
 from handfast.cli.operate.show import command as show
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually
+from tests._support.running import done, starting
 
 
 @pytest.fixture
@@ -89,9 +89,10 @@ def test_show_tells_all_of_a_limiter_a_debounced_name_and_a_latch(call, hf, othe
 
 
 def test_what_a_command_makes_has_the_name_that_the_command_was_given(call, hf, server):
-    for words in (["once", "a|b", "--keep", "1h"], ["limit", "a|b", "1/h"], ["done", r"a\|b|c", "x", "--of", "2"]):
-        run = [sys.executable, "-m", "handfast", *words, "--url", server.url]
-        subprocess.run([*run, "--", "true"] if words[0] == "once" else run, check=True, timeout=30)
+    with starting(forks=True) as start:
+        for words in (["once", "a|b", "--keep", "1h"], ["limit", "a|b", "1/h"], ["done", r"a\|b|c", "x", "--of", "2"]):
+            command = [*PROGRAM, *words, "--url", server.url]
+            assert done(start(*command, *(["--", "true"] if words[0] == "once" else [])))[0] == 0
     assert hf.once("a").keyed("b").status().state == "done"
     assert hf.limiter("a", "1/h").keyed("b").status().rates[0].used == 1
     assert hf.latch("a|b", 2).keyed("c").status().done == ("x",)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 
 import pytest
 
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually
 from tests._support.running import CAT, LISTENER, PYTHON, done, line_of, ready, starting, until_queued
 
@@ -17,8 +17,8 @@ FENCE = [*PYTHON, "import os; print(os.environ['HANDFAST_NAME'], os.environ['HAN
 @pytest.fixture
 def call(server, raw):
     """Return a function that starts ``handfast elect job <words>``."""
-    with starting() as start:
-        yield lambda *words: start(sys.executable, "-m", "handfast", "elect", "job", "--url", server.url, *words)
+    with starting(forks=True) as start:
+        yield lambda *words: start(*PROGRAM, "elect", "job", "--url", server.url, *words)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_command_that_an_operator_asks_to_end_is_ended_and_the_candidate_waits
 
 
 def test_a_command_that_would_wait_for_the_one_around_it_is_refused(call, server):
-    inner = [sys.executable, "-m", "handfast", "elect", "job", "--url", server.url, "--", "true"]
+    inner = [*PROGRAM, "elect", "job", "--url", server.url, "--", "true"]
     code, _, said = done(call("--", *inner))
     assert code == 64
     assert "'job' is led by a `handfast elect` around this one" in said

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 import pytest
 
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually
 from tests._support.running import done, starting
 
@@ -14,10 +14,8 @@ from tests._support.running import done, starting
 @pytest.fixture
 def call(server, raw):
     """Return a function that starts ``handfast <words>``."""
-    with starting() as start:
-        yield lambda verb, *words: start(
-            sys.executable, "-m", "handfast", verb, "import", *words, "--of", "2", "--url", server.url
-        )
+    with starting(forks=True) as start:
+        yield lambda verb, *words: start(*PROGRAM, verb, "import", *words, "--of", "2", "--url", server.url)
 
 
 def test_jobs_say_that_their_parts_are_done_and_a_command_goes_on_then(call, hf):

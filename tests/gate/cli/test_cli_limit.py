@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 
 import pytest
 
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually, more
 from tests._support.running import CAT, done, ready, starting
 
-LIMIT = [sys.executable, "-m", "handfast", "limit"]
+LIMIT = [*PROGRAM, "limit"]
 
 
 @pytest.fixture
 def start():
     """Return a function that starts processes, which end with the test."""
-    with starting() as start:
+    with starting(forks=True) as start:
         yield start
 
 

@@ -17,7 +17,7 @@ NOTE = "is held by a `handfast run` around this one, which ends only after it"
 
 @pytest.fixture
 def start(server):
-    with starting() as start:
+    with starting(forks=True) as start:
         yield lambda *words, **options: start(*words, env=os.environ | {"HANDFAST_URL": server.url}, **options)
 
 

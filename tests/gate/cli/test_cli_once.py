@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 
 import pytest
 
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually, more
 from tests._support.running import CAT, done, line_of, ready, starting
 
-ONCE = [sys.executable, "-m", "handfast", "once"]
+ONCE = [*PROGRAM, "once"]
 
 KEEP = ["--keep", "1h"]
 
@@ -19,7 +19,7 @@ KEEP = ["--keep", "1h"]
 @pytest.fixture
 def start():
     """Return a function that starts processes, which end with the test."""
-    with starting() as start:
+    with starting(forks=True) as start:
         yield start
 
 

@@ -40,7 +40,7 @@ def call(server, raw):
 @pytest.fixture
 def start():
     """Return a function that starts processes, which end with the test."""
-    with starting() as start:
+    with starting(forks=True) as start:
         yield start
 
 

@@ -11,7 +11,7 @@ from tests._support.running import CAT, HANDFAST, LISTENER, done, line_of, ready
 @pytest.fixture
 def start():
     """Return a function that starts processes, which end with the test."""
-    with starting() as start:
+    with starting(forks=True) as start:
         yield start
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 
 import click
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from handfast.cli.durations import parse_duration, parse_duration_or_zero, span
 from handfast.cli.supervision.signals import FORWARDED
+from tests._support.forked import PROGRAM
 from tests._support.helpers import eventually, more
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, line_of, ready, starting, until_queued
 
@@ -22,7 +22,7 @@ from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done,
 @pytest.fixture
 def start():
     """Return a function that starts processes, which end with the test."""
-    with starting() as start:
+    with starting(forks=True) as start:
         yield start
 
 
@@ -241,7 +241,7 @@ def test_loss_that_only_the_release_finds_is_reported(run, raw, on_lost, expecte
     "words", [["run", "job", "--", "true"], *more(["script", "load"], ["script", "run", os.devnull])]
 )
 def test_command_without_a_server_is_wrong_usage(start, words):
-    code, out, err = done(start(sys.executable, "-m", "handfast", *words, env=NOWHERE))
+    code, out, err = done(start(*PROGRAM, *words, env=NOWHERE))
     assert (code, out) == (64, "")
     for way in ("--url", "HANDFAST_URL", "REDIS_URL", "--embedded"):
         assert way in " ".join(err.split())

@@ -160,7 +160,7 @@ def test_keys_mark_names_sort_them_filter_and_show_one(hf, other, watched):
         seen.press("escape")
         assert names() == ["a", "b", "c"]
         seen.press("j", "j", "enter")
-        assert re.search(r"lock b\n held by \S+ for 0.0s; 1 waiting, the first for 0.0s\n 1 grant\n", seen.text())
+        assert re.search(r"lock b\n held by \S+ for \d\.\ds; 1 waiting, the first for \d\.\ds\n 1 grant\n", seen.text())
         assert re.search(rf"\n HELD BY .*FENCE\n .*  {second.fence}\n\n    # WAITS ", seen.text())
         seen.press("escape", "w", "w", "l", "l", "f")
         assert (seen.screen.shows, seen.screen.is_frozen) == ("names", True)
@@ -289,7 +289,7 @@ def test_a_look_that_fails_leaves_what_was_seen_and_says_so(hf, monkeypatch):
         assert watching.now() == screen.view.at
         lines = seen_lines(screen, watching)
         assert "no answer" in lines[0]
-        assert lines[2].startswith(" ! No answer for 0.0s. What you see is old. cannot use redis://x:6379/0: gone")
+        assert re.match(r" ! No answer for \d\.\ds\. What you see is old\. cannot use redis://x:6379/0: gone", lines[2])
         assert any("a " in line for line in lines[4:])
         keyboard = Keyboard(screen, watching)
         for key in ("j", "r"):
@@ -313,7 +313,7 @@ def test_looks_go_on_whatever_one_of_them_raises(hf, monkeypatch):
     look(watching)
     lines = seen_lines(screen, watching)
     assert "no look" in lines[0]
-    assert lines[2].startswith(" ! No look has succeeded for 0.0s. What you see is old. ZeroDivisionError(")
+    assert re.match(r" ! No look has succeeded for \d\.\ds\. What you see is old\. ZeroDivisionError\(", lines[2])
     look(watching)
     assert (screen.outage, screen.reason) == (None, "")
 

@@ -28,10 +28,16 @@ class Matrix:
         self.signs, self.reasons = {}, {}
         self._pairs = {}
 
-    def pytest_collection_finish(self, session):
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
         from tests.gate.questions.conftest import pair_of  # pytest is to import handfast itself
 
-        self._pairs = {item.nodeid: pair for item in session.items if (pair := pair_of(item))}
+        self._pairs = {item.nodeid: pair for item in items if (pair := pair_of(item))}
+
+    def pytest_deselected(self, items):
+        for item in items:
+            if (mark := item.get_closest_marker("skip")) and (pair := self._pairs.get(item.nodeid)):
+                self.signs[pair], self.reasons[pair] = ".", mark.kwargs["reason"]
 
     def pytest_runtest_logreport(self, report):
         if (pair := self._pairs.get(report.nodeid)) is None:
@@ -48,8 +54,9 @@ class Matrix:
 
     def lines(self):
         """Yield the lines of the matrix, of what is wrong, and of the reasons."""
-        questions = list(dict.fromkeys(question for question, _, _ in self.signs))
-        rows = list(dict.fromkeys(row for _, row, _ in self._pairs.values()))
+        pairs = [pair for pair in self._pairs.values() if pair in self.signs]
+        questions = list(dict.fromkeys(question for question, _, _ in pairs))
+        rows = list(dict.fromkeys(row for _, row, _ in pairs))
         width = max(map(len, rows)) + 2
         yield from (f"{'':{width}}{'|  ' * number}{question}" for number, question in enumerate(questions))
         for row in rows:

@@ -1,7 +1,7 @@
 """Ask each question of every row of the table, in both APIs.
 
-A question that does not apply is skipped with its reason before anything is made for it. What is known to be wrong is
-listed in ``failing.txt``; a pair that becomes right must leave the list.
+A question that does not apply is deselected; ``python -m tests.gate.questions`` prints the reasons. What is known to be
+wrong is listed in ``failing.txt``; a pair that becomes right must leave the list.
 """
 
 from __future__ import annotations
@@ -72,17 +72,23 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("row", ROWS, indirect=True)
 
 
-def pytest_collection_modifyitems(items):
-    known = failing()
+@pytest.hookimpl(trylast=True)  # of what the command line has left
+def pytest_collection_modifyitems(config, items):
+    known, selected, deselected = failing(), [], []
     for item in items:
-        if item.path.parent != HERE or (pair := pair_of(item)) is None:
-            continue
-        if why := why_not(item):
+        pair = pair_of(item) if item.path.parent == HERE else None
+        if pair and (why := why_not(item)):
             item.add_marker(pytest.mark.skip(reason=why))
-        elif pair in known:
+            deselected.append(item)
+            continue
+        selected.append(item)
+        if pair in known:
             item.add_marker(pytest.mark.xfail(reason=known[pair], strict=True))
             for warning in LEFT_BEHIND:
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
+    items[:] = selected
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
 
 
 @pytest.fixture
