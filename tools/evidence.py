@@ -36,7 +36,7 @@ SOURCES = {
     "servers/*": (*ALL, "tests/gate", "tests/deep/faults", "tests/_support"),
     "reliability/histories": (*CLIENT, f"{LAB}/chaos", f"{LAB}/checker"),
     "reliability/schedules*": (*CLIENT, f"{LAB}/simulator", f"{LAB}/checker"),
-    "reliability/planted": (*CLIENT, f"{LAB}/simulator", f"{LAB}/checker"),
+    "reliability/planted": (*CLIENT, f"{LAB}/simulator", f"{LAB}/checker", f"{LAB}/mutants"),
     "reliability/mutants": ("src/handfast/_engine/lua", "tests/gate/lua", f"{LAB}/mutants"),
     "reliability/trials": (*CLIENT, f"{LAB}/chaos", f"{LAB}/rivals"),
 }

@@ -400,10 +400,10 @@ def test_every_kind_of_fault_and_operation_occurs(tally):
 def test_every_planted_mistake_still_applies_to_the_source():
     for one in PLANTED:
         with planted.planting(one) as scripts:
-            assert (scripts == ENGINE_SCRIPTS) == ("." in one.where)
+            assert (scripts == ENGINE_SCRIPTS) == (one.change is not None)
     assert len({one.name for one in PLANTED}) == len(PLANTED) >= 50
     with pytest.raises(LookupError):
-        broken(PLANTED[0]._replace(old="this text is nowhere"), ENGINE_SCRIPTS)
+        broken(PLANTED[0]._replace(name="permit_cancel: this change: is no mutant"))
 
 
 @pytest.mark.timeout(300)
@@ -417,9 +417,9 @@ def test_a_planted_mistake_is_detected(one):
 
 
 def test_a_finding_includes_the_command_that_reproduces_it(capsys):
-    (one,) = (one for one in PLANTED if one.name == "new requests overtake waiters")
+    (one,) = (one for one in PLANTED if one.where == "multi_acquire")
     found = []
-    scripts = broken(one, ENGINE_SCRIPTS)
+    scripts = broken(one)
     tally = hunt(0, 40, scripts=scripts, found=found.append)
     seed = min(tally.findings)
     assert found[0].startswith(f"python -m handfast_lab.simulator {seed}  # ")

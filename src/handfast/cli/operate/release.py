@@ -83,7 +83,9 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         raise click.UsageError("Use one of --fence and --if-fence.", ctx)
     if given["token"] is not None:
         if given["fence"] is not None or given["if_fence"] is not None or as_json:
-            raise click.UsageError("A token is of one lease: --token takes neither --fence, --if-fence nor --json.", ctx)
+            raise click.UsageError(
+                "A token is of one lease: --token takes neither --fence, --if-fence nor --json.", ctx
+            )
         _release_by_token(ctx, given)
         return
     with connected(given["url"], namespace=given["namespace"], label=given["label"] or operator()) as client:
