@@ -289,7 +289,7 @@ def test_a_library_file_is_mutated_in_every_script_that_includes_it(judged):
     outcomes = judged(
         mutant("lib/state", "redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))", ""),
         mutant("lib/clock", "local clock", "local clock, more"),
-        files=("tests/gate/lua/test_permit_acquire.py",),
+        files=("tests/gate/lua/test_time_to_live.py",),
     )
     assert [outcome for outcome, _ in outcomes] == ["killed", "survived"]
 

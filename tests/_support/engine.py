@@ -269,26 +269,6 @@ class Engine(Scripts):
         stored = hget(self.client, self.key("state"), "s")
         self.client.hset(self.key("state"), "s", stored[:8] + doubles(fence) + stored[16:])
 
-    def add_holders(self, count, *, fence=1, ends_us=NOW_US, step_us=0):
-        """Store holders of one permit each, as if they had been granted with that fence one after another."""
-        tokens = {f"{fence}:{ends_us}:{number:04}": ends_us + number * step_us for number in range(count)}
-        record = doubles(fence, 1, 5, 0, CALLER) + b"inbox control me"
-        state = (
-            hget(self.client, self.key("state"), "s")
-            or NUMBERS.pack(0, fence, NOW_US + 1000 * HOUR_MS, *[0] * 5) + b"\0"
-        )
-        more = hget(self.client, self.key("state"), "q") or doubles(0, inf, 0, 0)
-        out, soonest, *rest = unpack("<4d", more)
-        fields = {
-            "s": state[:24] + doubles(1) + state[32:],
-            "q": doubles(out + count, min(soonest, ends_us), *rest),
-            **dict.fromkeys(tokens, record),
-        }
-        self.client.hset(self.key("state"), mapping=fields)
-        self.client.zadd(self.key("tokens"), tokens | {"": inf})
-        for part in PARTS:
-            self.client.pexpire(self.key(part), HOUR_MS)
-
     def lose_places(self, *tokens):
         """Drop waiters from the queue, as a release would whose script found no subscriber of theirs."""
         assert self.client.zrem(self.key("tokens"), *tokens) == len(tokens)
@@ -340,10 +320,6 @@ class Several(Scripts):
 
     def queues(self):
         return [engine.queue() for engine in self.engines]
-
-    def fences(self, token):
-        """Return the fence of each name's record."""
-        return [fence_of(engine.record(token)) for engine in self.engines]
 
     def dump(self):
         return [engine.dump() for engine in self.engines]
@@ -449,19 +425,9 @@ def holding(token, weight, limit, claim_ms=CLAIM_MS, *, fence=NOW_US):
     return f"fence {fence} {weight} {limit} {claim_ms} inbox:{token} control:{token} me"
 
 
-def holding_several(token, *, fence=NOW_US):
-    """Return the record of a holder of several names."""
-    return holding(token, 1, 1, 0, fence=fence)
-
-
 def waiting(token, weight, limit, claim_ms=CLAIM_MS, wait_ms=WAIT_MS, *, at_us=NOW_US):
     """Return the record of a waiter that last asked at that time."""
     return f"until {at_us + wait_ms * 1000} {weight} {limit} {claim_ms} inbox:{token} control:{token} me"
-
-
-def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
-    """Return the record of a waiter for several names."""
-    return waiting(token, 1, 1, 0, wait_ms, **times_us)
 
 
 def fence_of(record):
@@ -505,18 +471,6 @@ def hang_up(client, pubsub, *tokens):
     pubsub.close()
     inboxes = [f"inbox:{token}" for token in tokens]
     eventually(lambda: not any(count for _, count in client.pubsub_numsub(*inboxes)))
-
-
-def queue_dead_writers(rw, listening, count):
-    """Let a reader hold, and queue that many dead writers, which do not fit, and a live reader behind them."""
-    listening("alive")
-    dead = [f"dead{number}" for number in range(count)]
-    pubsub = listening(*dead)
-    rw.acquire("held")
-    for token in dead:
-        rw.acquire(token, rw.limit)
-    rw.acquire("alive")
-    hang_up(rw.client, pubsub, *dead)
 
 
 @contextlib.contextmanager

@@ -47,6 +47,9 @@ SAME_ARGUMENTS = {"multi_acquire": "permit_acquire"}
 NAME = "a"
 """The name whose keys a call uses if it says nothing else."""
 
+MOST_STARVED = 10
+"""Tries of a call at ``maxmemory``: a script that stores what a TTL says may find a millisecond less."""
+
 LEAST_MS = 10_000
 """The least TTL of a key at ``maxmemory``, where time goes on from one command to the next."""
 
@@ -465,7 +468,10 @@ class Session:
                 assert second == first, f"{when} its reply is another one: {second}"
                 again = again._replace(reply=outcome.reply)  # noqa: PLW2901 -- as far as it counts
             _is_alike(again, outcome, when)
-        starved = self._stage.play(self._state, call, maxmemory=1)
+        for _ in range(MOST_STARVED):
+            starved = self._stage.play(self._state, call, maxmemory=1)
+            if starved.is_refused or starved.values in (outcome.values, _values(self._state)):
+                break
         if starved.is_refused:
             assert "maxmemory" in starved.reply, starved.reply
             assert starved.values == _values(self._state), "at maxmemory it is refused, and has changed something"

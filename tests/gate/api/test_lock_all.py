@@ -282,6 +282,21 @@ async def test_releasing_a_lost_lease_hands_its_remaining_names_to_waiters(here,
 
 
 @pytest.mark.usefixtures("short_ticks")
+@pytest.mark.parametrize("first", ["a", "b"])
+async def test_a_release_past_a_hundred_waiters_that_are_gone_takes_two_calls_and_is_no_loss(here, there, raw, first):
+    names = ["a", "b"] if first == "a" else ["b", "a"]
+    lease = await here.lock_all(names).acquire()
+    async with asyncio.TaskGroup() as tasks:
+        waiters = [tasks.create_task(take_and_give(there.lock("a")))]
+        await until_queued(there.lock("a"))
+        for number in range(100):
+            Engine(raw, "b").acquire(f"gone{number}")
+        waiters.append(tasks.create_task(take_and_give(there.lock("b"))))
+        await until_queued(there.lock("b"), 101)
+        assert await lease.release() is True
+    assert all(waiter.result() > lease.fence for waiter in waiters)
+
+
 async def test_on_lost_warn_lets_the_block_continue(here, there, raw):
     with pytest.warns(RuntimeWarning, match=r"'a, b'.*maintenance"):
         async with here.lock_all(["a", "b"], ttl=60, on_lost="warn") as lease:

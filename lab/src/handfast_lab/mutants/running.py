@@ -29,50 +29,6 @@ from handfast_lab.mutants.making import ROOT, Mutant, scripts
 
 __all__ = ["MutationRun", "SuiteFails", "Verdict", "Worker", "suites"]
 
-PROPERTIES = [
-    f"lua/test_{name}"
-    for name in (
-        "twice_and_late",
-        "out_of_memory",
-        "lib_sweep",
-        "lib_grant",
-        "lib_tombstones",
-        "lib_waiters",
-        "lib_record",
-        "lost_keys",
-        "declared_keys",
-        "cut_off",
-        "model_walks",
-        "command_counts",
-        "tickets",
-        "counters",
-        "at_least",
-        "lib_state",
-        "lib_handoff",
-        "lib_handoff_multi",
-        "short_ways",
-        "simulated",
-        "time_to_live",
-    )
-]
-"""Tests of what several scripts for locks promise, and of the parts that they include."""
-
-LOCK_SCRIPTS = [
-    f"lua/test_{name}"
-    for name in (
-        "permit_acquire",
-        "permit_release",
-        "permit_cancel",
-        "permit_renew",
-        "permit_lower",
-        "permit_adopt",
-        "permit_resize",
-        "permit_revoke",
-        "permit_inspect",
-        "multi_acquire",
-    )
-]
-
 SESSIONS = ["lua/test_sessions"]
 
 LOCK_SESSIONS = [f"lua/test_sessions::test_session[{kind}" for kind in ("lock", "semaphore", "rwlock", "slot")]
@@ -107,7 +63,11 @@ SUITES = {
     "lib/settings": SESSIONS,
     "locks_": ["lua/test_locks_batches"],
     "multi_": LOCK_SESSIONS,
+    "permit_acquire": [*LOCK_SESSIONS, "lua/test_time_to_live"],
     "permit_": LOCK_SESSIONS,
+    "lib/permit_rights": [*LOCK_SESSIONS, "acl/test_acl_acts"],
+    "lib/queue": [*LOCK_SESSIONS, "lua/test_time_to_live"],
+    "lib/state": [*LOCK_SESSIONS, "lua/test_time_to_live"],
     "lib/": LOCK_SESSIONS,
     "names_": ["lua/test_{script}", "lua/test_names_rank", "lua/test_out_of_memory"],
     "scores_": ["lua/test_{script}", "lua/test_out_of_memory", "api/test_scores"],

@@ -87,7 +87,8 @@ local function inspect(state_key, tokens_key)
     if its_end then -- in any case, however many end before it
       add(holders_shown, HOLD, its_end, redis.call('HGET', state, HOLD))
     end
-    list_holders(holders_shown, live, max_shown - #holders_shown / 3)
+    -- Not below 0: the server takes that for no limit.
+    list_holders(holders_shown, live, math.max(0, max_shown - #holders_shown / 3))
   end
   if length > 0 then
     waiters = redis.call('ZCOUNT', tokens, '-inf', '(0') + list_waiters(waiters_shown)

@@ -149,8 +149,7 @@ for k = 1, #KEYS, 2 do
       end
     end
     if more == 1 then
-      -- @include tombstones
-      add_tombstone(token) -- so that it is known when this is sent again
+      save() -- what was not handed over
     end
   end
 end
@@ -158,5 +157,13 @@ if lost or is_first and released < #KEYS / 2 then
   return 'lost '
 elseif released < #KEYS / 2 then
   return 'unknown '
+end
+if more == 1 then
+  -- So that it is known when this is sent again, also where others hold the names by then.
+  for k = 1, #KEYS, 2 do
+    load_name(KEYS[k], KEYS[k + 1], redis.call('HGET', KEYS[k], 's'))
+    -- @include tombstones
+    add_tombstone(token)
+  end
 end
 return 'released ' .. struct.pack('<d', more)

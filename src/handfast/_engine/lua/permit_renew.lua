@@ -40,8 +40,8 @@ for k = 1, #KEYS, 2 do
   local its_record = is_alone and text or redis.call('HGET', KEYS[k], token) or ''
   local _, last = string.find(its_record, ' wanted=', INBOX_AT, true)
   if last then -- lib/ask.lua has cut the lease, so it is no longer than this
-    its_end = math.min(its_end, tonumber(string.match(its_record, '^%d+', last + 1)) + ASKED_US)
-    lasts_until = math.min(lasts_until, its_end)
+    local asked_end = tonumber(string.match(its_record, '^%d+', last + 1)) + ASKED_US
+    its_end, lasts_until = math.min(its_end, asked_end), math.min(lasts_until, asked_end)
   end
   if keep < its_end + HOUR_US then
     keep = its_end + 2 * HOUR_US
