@@ -148,8 +148,8 @@ for k = 1, #KEYS, 2 do
         end
       end
     end
-    if more == 1 then
-      save() -- what was not handed over
+    if more == 1 and changed then
+      save() -- it was not handed over; a name that was lost stays without keys
     end
   end
 end
