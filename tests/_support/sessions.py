@@ -186,6 +186,8 @@ class Stage:
         self.now_us = START_US
         self.is_exact = client.info("server")["redis_version"] >= "7.2"
         """Whether time stands still in a transaction, which makes TTLs the same each time."""
+        self.has_laws = self.is_exact
+        """Whether each step is also repeated, cut off and refused."""
         self.lapses: list[str] = []
         """Sorted sets whose members are over with the time that is their score."""
         self._client = client
@@ -385,7 +387,7 @@ class Session:
         token, call, fields = self._packed(verb, [word for word in words if not word.startswith("!")])
         outcome = self._stage.play(self._state, call)
         with _naming(step):
-            laws = self._laws(call, outcome, waived, fields) if self._stage.is_exact else ()
+            laws = self._laws(call, outcome, waived, fields) if self._stage.has_laws else ()
             notes = [f"{outcome.commands} commands", *laws]
         if outcome.is_refused:
             yield f"{step} -> {_error(outcome.reply)}"
@@ -505,7 +507,7 @@ class Session:
 
     def _reply(self, reply: Any, fields: dict[str, tuple[str, ...]]) -> str:
         if isinstance(reply, list) and reply and isinstance(reply[0], list):
-            return "; ".join(self._reply(one, fields) for one in reply)
+            return "[" + "; ".join(self._reply(one, fields) for one in reply) + "]"
         if isinstance(reply, list):
             tag, *values = reply
         else:

@@ -1,6 +1,7 @@
 """The sessions of each object's scripts answer as their files say, and keep the laws at every step.
 
-``HANDFAST_REWRITE=1`` writes the answers into the files; `docs/design/sessions.md` says how to read them.
+``HANDFAST_REWRITE=1`` writes the answers into the files; `docs/design/sessions.md` says how to read them. With
+``HANDFAST_LAWS=0`` only the answers are asked: most mutants die without a law.
 """
 
 from __future__ import annotations
@@ -42,11 +43,14 @@ def test_session(file, name, stage):
         pytest.skip("sharded channels came with Redis 7.0")
     if not stage.is_exact and "exact" in file.sessions[name]:
         pytest.skip("its TTLs are exact where time stands still in a transaction")
+    stage.has_laws = stage.is_exact and os.environ.get("HANDFAST_LAWS") != "0"
     answered = file.play(name, stage)
     if os.environ.get("HANDFAST_REWRITE"):
         file.rewrite(name, answered)
-    if stage.is_exact:
+    if stage.has_laws:
         assert answered == file.sessions[name]
+    elif stage.is_exact:
+        assert [*map(without_notes, answered)] == [*map(without_notes, file.sessions[name])]
     else:
         assert [*map(without_times, answered)] == [*map(without_times, file.sessions[name])]
 
@@ -54,3 +58,8 @@ def test_session(file, name, stage):
 def without_times(line):
     """Leave out TTLs, and how many commands it took."""
     return re.sub(r" [\d.]+ s:", "", re.sub(r"  \[.*\]$", "", line))
+
+
+def without_notes(line):
+    """Leave out what the laws say."""
+    return re.sub(r"( commands); .*\]$", r"\1]", line)

@@ -4,7 +4,7 @@ A worker (`handfast_lab.mutants.worker`) collects the tests that concern a scrip
 child replaces the script by the mutant. Its tests use a server of their own, which their fixture starts in some
 hundredths of a second, so a script that never ends blocks only that server.
 
-Tests that killed a mutant of a script run first on its next mutant. A test of the client side, with its threads and
+Tests that killed a mutant of a script run first on its next mutant, then all sessions without their laws. A test of the client side, with its threads and
 timeouts, must fail twice, the second time on its own; and each test that killed must pass on its own without a mutant.
 Before any mutant, all tests must pass with a neutral mutant, which changes the digest of every script and nothing else:
 this detects tests that keep the original script. Processes that tests start run the original scripts.
@@ -226,11 +226,12 @@ class MutationRun:
         with self._lock:
             known = [test for test, _ in self._killers.get(mutant.script, Counter()).most_common(TOP)]
         files = suites(mutant.script)
-        usual, limits = [self._durations[file] for file in files], self._limits(files)
-        for tests in (known, *map(list, usual)):
+        usual, limits = [[*self._durations[file]] for file in files], self._limits(files)
+        sessions = [test for tests in usual for test in tests if test.startswith(_path(*SESSIONS))]
+        for tests in (known, sessions, *usual):
             left = tests
             while left:
-                run = worker.run(left, mutant, limits)
+                run = worker.run(left, mutant, limits, laws=tests is not sessions)
                 killer = run.failed or run.hung
                 if not killer:
                     break
@@ -308,8 +309,18 @@ class Worker:
             cwd=ROOT,
         )
 
-    def run(self, tests: Sequence[str], mutant: Mutant | None = None, limits: Mapping[str, float] | None = None) -> Run:
-        """Run these tests, or files of tests, against the mutant; without one against the neutral mutant."""
+    def run(
+        self,
+        tests: Sequence[str],
+        mutant: Mutant | None = None,
+        limits: Mapping[str, float] | None = None,
+        *,
+        laws: bool = True,
+    ) -> Run:
+        """Run these tests, or files of tests, against the mutant; without one against the neutral mutant.
+
+        Without ``laws``, sessions are asked only for the answers in their files, which takes a fraction of the time.
+        """
         assert self._process.stdin is not None  # noqa: S101 -- both are pipes
         assert self._process.stdout is not None  # noqa: S101 -- see above
         request = {
@@ -317,6 +328,7 @@ class Worker:
             "tests": list(tests),
             "limits": dict(limits or {}),
             "longest": LONGEST,
+            "laws": laws,
         }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()

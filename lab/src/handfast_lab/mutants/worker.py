@@ -191,6 +191,7 @@ def child(
         os.setsid()
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), 2)
+        os.environ["HANDFAST_LAWS"] = "1" if request["laws"] else "0"  # `tests/gate/lua/test_sessions.py` reads it
         overlay(request["changed"] or neutral())
         for name, source in shipped().items():
             if source != before[name] and not loaded.change(before[name], source) and request["changed"]:

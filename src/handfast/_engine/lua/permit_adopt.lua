@@ -28,7 +28,6 @@ if not its_record or its_end <= now then
   return 'lost '
 end
 allow_at_maxmemory()
-gives_back = true
 local words = string.match(its_record, '^%S+ %S+ %S*(.*)', INBOX_AT)
 its_record = string.sub(its_record, 1, INBOX_AT - 1) .. inbox_of(its_record) .. ' ' .. ARGV[2] .. words
 if holder == token then
