@@ -16,17 +16,9 @@ try:
 except ImportError:
     click = None  # type: ignore[assignment]  # main() then names the extra to install
 
-__all__ = ["IO_ERROR", "UNAVAILABLE", "USAGE", "main"]
+from handfast.cli.exits import UNAVAILABLE, USAGE
 
-USAGE = 64
-"""Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
-
-UNAVAILABLE = 69
-"""Exit code of every command when the server cannot be reached or refuses, or the extra is not installed
-(EX_UNAVAILABLE of sysexits.h)."""
-
-IO_ERROR = 74
-"""Exit code of a command that lost its lease while it ran, or could not write its token (EX_IOERR of sysexits.h)."""
+__all__ = ["main"]
 
 if click is not None:
     from handfast.cli.program import show_usage_error

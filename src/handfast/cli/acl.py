@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from handfast._kinds import KINDS
-from handfast.cli import USAGE
-from handfast.cli.connect import UNAVAILABLE, redis_client, unreachable
+from handfast.cli.connect import redis_client, unreachable
+from handfast.cli.exits import DONE, NOTHING, UNAVAILABLE, USAGE, exit_codes
 from handfast.cli.primitives import parse_uses
 from handfast.cli.program import say
 
@@ -20,23 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-MISSING = 1
-"""Exit code of --check if the user lacks rights."""
-
 PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- a placeholder, which a server refuses
 """Stands for the password in the printed line."""
 
 OBJECTS = (*KINDS, "lock_all")
 """The objects that a client may use, by the names of the client's methods."""
 
-EPILOG = """
-\b
-Exit codes:
-   0  the line is printed; with --check: the user has all these rights
-   1  with --check: rights are missing; the line that grants them is printed
-  64  wrong usage
-  69  with --check: the server cannot be reached, or cannot tell
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "the line is printed; with --check: the user has all these rights",
+        NOTHING: "with --check: rights are missing; the line that grants them is printed",
+        UNAVAILABLE: "with --check: the server cannot be reached, or cannot tell",
+    }
+)
 
 
 def _version(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -213,6 +209,6 @@ def _check(url: str, rights: Rights) -> int:
         rest = ", and check again: without +eval and +evalsha it can't be asked what else is missing"
         said = rest if {"+eval", "+evalsha"} & {*missing} else ""
         say(f"{user!r} lacks rights; run this line as an operator to grant them{said}")
-        return MISSING
+        return NOTHING
     say(f"{user!r} has all these rights")
     return 0

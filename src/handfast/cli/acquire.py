@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from handfast.cli import IO_ERROR
-from handfast.cli.connect import UNAVAILABLE, unreachable
+from handfast.cli.connect import unreachable
 from handfast.cli.durations import parse_duration
+from handfast.cli.exits import BUSY, DONE, IO_ERROR, SIGNALED, UNAVAILABLE, exit_codes
 from handfast.cli.operate.objects import dumped
 from handfast.cli.program import say
 from handfast.cli.supervision.signals import Interrupted, Signals
@@ -22,15 +22,15 @@ from handfast.cli.taking.options import Options, taking_options
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  NAME is held, and its token was written
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-  74  the token could not be written; NAME was released
-  75  NAME is taken (see -E)
-
+EPILOG = (
+    exit_codes(
+        {
+            DONE: "NAME is held, and its token was written",
+            IO_ERROR: "the token could not be written; NAME was released",
+            BUSY: "NAME is taken (see -E)",
+        }
+    )
+    + """
 Signal n that ends the wait makes it 128+n. Any code but 0 means that NAME is not held. TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 
 \b
@@ -41,6 +41,7 @@ Example:
   ...
   handfast release deploy --token "$token"
 """
+)
 
 
 def _own_options(command: Any) -> Any:
@@ -79,7 +80,7 @@ def command(ctx: click.Context, /, *, as_env: bool, as_json: bool, **given: Any)
         with Signals():
             _acquire(ctx, options, "env" if as_env else "json" if as_json else "")
     except Interrupted as interruption:
-        ctx.exit(128 + interruption.number)
+        ctx.exit(SIGNALED + interruption.number)
 
 
 def _acquire(ctx: click.Context, options: Options, form: str) -> None:

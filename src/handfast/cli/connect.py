@@ -11,14 +11,12 @@ import click
 
 from handfast._engine.defaults import EMBEDDED, NULL
 from handfast._engine.validate import encode_name
-from handfast.cli import UNAVAILABLE
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
     import redis
 
 __all__ = [
-    "UNAVAILABLE",
     "namespace_option",
     "parse_name",
     "redis_client",

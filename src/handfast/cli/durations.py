@@ -10,9 +10,21 @@ import click
 
 from handfast._engine.validate import head_start_microseconds, milliseconds
 
-__all__ = ["head_start_option", "limit", "parse_duration", "parse_duration_or_zero", "parse_length", "period", "span"]
+__all__ = [
+    "TIMES",
+    "head_start_option",
+    "limit",
+    "parse_duration",
+    "parse_duration_or_zero",
+    "parse_length",
+    "period",
+    "span",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+TIMES = "\nTIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.\n"
+"""Says in the epilog of a command how a duration is written."""
 
 UNITS: dict[str, float] = {"d": 86400, "h": 3600, "m": 60, "s": 1, "": 1, "ms": 0.001}
 """Seconds of each unit, the largest first."""

@@ -14,13 +14,13 @@ import click
 
 from handfast._drivers.clock import monotonic
 from handfast._engine.defaults import DEFAULT_TERM_S
-from handfast.cli import USAGE
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.durations import TIMES, parse_duration, parse_duration_or_zero
+from handfast.cli.exits import BUSY, IO_ERROR, NOTHING, SIGNALED, USAGE, exit_codes
 from handfast.cli.holding import fences_around, label_option, loss_options, max_hold_option, run_holding
-from handfast.cli.operate.looking import NOTHING, connected, json_option
+from handfast.cli.operate.looking import connected, json_option
 from handfast.cli.operate.table import printable
-from handfast.cli.program import BUSY, ProgramCommand, say
+from handfast.cli.program import ProgramCommand, say
 from handfast.cli.supervision.child import LossPlan
 from handfast.cli.supervision.signals import Interrupted, Signals
 from handfast.cli.taking.acquire import release
@@ -31,20 +31,18 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
-    1  with --leader: there is no leader
-   64  wrong usage
-   69  the server cannot be reached, or it refused the request
-   74  the term was lost before COMMAND ended, and that was noticed only then
-   75  others led for as long as -w allows, or too many wait
-  126  COMMAND cannot be executed
-  127  COMMAND was not found
-128+n  signal n ended the wait
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-
+EPILOG = (
+    exit_codes(
+        {
+            NOTHING: "with --leader: there is no leader",
+            IO_ERROR: "the term was lost before COMMAND ended, and that was\nnoticed only then",
+            BUSY: "others led for as long as -w allows, or too many wait",
+            SIGNALED: "signal n ended the wait",
+        },
+        program="that of COMMAND, or 128+n if signal n ended it; otherwise",
+    )
+    + TIMES
+    + """
 \b
 Environment of COMMAND:
   HANDFAST_NAME   NAME as given
@@ -53,6 +51,7 @@ Environment of COMMAND:
 
 COMMAND should send HANDFAST_FENCE along with each write, so that the resource can refuse those of a former leader.
 """
+)
 
 
 class Options(NamedTuple):
@@ -132,7 +131,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     try:
         code = _look(options) if options.leader else _campaign(options)
     except Interrupted as interruption:
-        code = 128 + interruption.number
+        code = SIGNALED + interruption.number
     ctx.exit(code)
 
 

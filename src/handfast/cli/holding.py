@@ -15,8 +15,8 @@ import click
 
 from handfast._drivers.clock import monotonic
 from handfast._engine.defaults import DEFAULT_TTL_S
-from handfast.cli import IO_ERROR
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.exits import IO_ERROR
 from handfast.cli.program import refuse_to_run, say
 from handfast.cli.supervision.child import Child, LossPlan
 from handfast.cli.supervision.signals import Signals

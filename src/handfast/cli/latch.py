@@ -9,9 +9,10 @@ import click
 
 from handfast._engine.keys import read_shown
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.durations import TIMES, parse_duration, parse_duration_or_zero
+from handfast.cli.exits import BUSY, DONE, SIGNALED, exit_codes
 from handfast.cli.operate.looking import connected
-from handfast.cli.program import BUSY, say
+from handfast.cli.program import say
 from handfast.cli.supervision.signals import Interrupted, Signals
 
 if TYPE_CHECKING:
@@ -19,32 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["done", "wait"]
 
-DONE = """
-\b
-Exit codes:
-   0  the parts are noted
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-"""
+NOTED = exit_codes({DONE: "the parts are noted"}) + TIMES
 
-WAIT = """
-\b
-Exit codes:
-     0  all parts are done
-    64  wrong usage
-    69  the server cannot be reached, or it refused the request
-    75  not all were done in the time allowed
- 128+n  signal n ended the wait
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-"""
+WAIT = (
+    exit_codes(
+        {DONE: "all parts are done", BUSY: "not all were done in the time allowed", SIGNALED: "signal n ended the wait"}
+    )
+    + TIMES
+)
 
 of_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--of", "count", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many parts there are."
 )
 
 
-@click.command("done", epilog=DONE)
+@click.command("done", epilog=NOTED)
 @click.argument("name", callback=parse_name)
 @click.argument("parts", nargs=-1, required=True, metavar="PART...")
 @of_option
@@ -97,7 +87,7 @@ def wait(ctx: click.Context, /, *, name: str, count: int, seconds: float | None,
                 say(str(error))
                 ctx.exit(BUSY)
     except Interrupted as interruption:
-        ctx.exit(128 + interruption.number)
+        ctx.exit(SIGNALED + interruption.number)
 
 
 def _latch(client: Handfast, shown: str, count: int, **options: Any) -> Latch:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.keys import read_shown
-from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
+from handfast.cli.connect import namespace_option, parse_name, server_options, server_url
 from handfast.cli.durations import head_start_option, parse_duration_or_zero, span
-from handfast.cli.program import BUSY, ProgramCommand, refuse_to_run, say
+from handfast.cli.exits import BUSY, SIGNALED, UNAVAILABLE, exit_codes
+from handfast.cli.program import ProgramCommand, refuse_to_run, say
 from handfast.cli.supervision.child import for_shell
 from handfast.cli.supervision.signals import ENDING, Interrupted, Signals
 
@@ -29,22 +30,19 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes: that of COMMAND, or 0 without one; otherwise
-     64  wrong usage
-     69  the server cannot be reached, or it refused the request
-     75  not admitted in the time allowed, or too many are waiting
-    126  COMMAND cannot be executed
-    127  COMMAND was not found
-  128+n  signal n ended the wait
-
+EPILOG = (
+    exit_codes(
+        {BUSY: "not admitted in the time allowed, or too many are waiting", SIGNALED: "signal n ended the wait"},
+        program="that of COMMAND, or 0 without one; otherwise",
+    )
+    + """
 RATE is a number and a period: 10/s, 500/min, 1000/h, 20000/d, 1/100ms. Separated by semicolons, several hold together, as in
 '10/s; 500/min'. Several metrics have names before them: 'requests: 500/min; tokens: 200000/min'; then a call counts 1 for
 requests, and for the others what --cost says. Give the same RATE wherever NAME is used: each request counts by its own.
 
 TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 """
+)
 
 
 def parse_rate(_ctx: click.Context, _param: click.Parameter, value: str) -> Rates | dict[str, Rates]:
@@ -143,7 +141,7 @@ def command(
             # From here on a signal is kept back until its default action is restored, which ends this process.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     except Interrupted as interruption:
-        ctx.exit(128 + interruption.number)
+        ctx.exit(SIGNALED + interruption.number)
     signal.pthread_sigmask(signal.SIG_SETMASK, former)
     ctx.exit(_become(command) if command else 0)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from handfast._engine.keys import read_shown
-from handfast.cli import USAGE
-from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
-from handfast.cli.durations import head_start_option, limit, parse_duration, parse_duration_or_zero, span
+from handfast.cli.connect import namespace_option, parse_name, server_options, server_url
+from handfast.cli.durations import TIMES, head_start_option, limit, parse_duration, parse_duration_or_zero, span
+from handfast.cli.exits import BUSY, IO_ERROR, NOT_REPEATED, SIGNALED, UNAVAILABLE, USAGE, exit_codes
 from handfast.cli.holding import (
     Ended,
     fences_around,
@@ -26,7 +26,7 @@ from handfast.cli.holding import (
     run_holding,
     ttl_option,
 )
-from handfast.cli.program import BUSY, ProgramCommand, say
+from handfast.cli.program import ProgramCommand, say
 from handfast.cli.supervision.child import LossPlan
 from handfast.cli.supervision.signals import Interrupted, Signals
 
@@ -35,28 +35,25 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-NOT_REPEATED = 70
-"""Exit code if an earlier run did not complete and is not to be repeated (EX_SOFTWARE of sysexits.h)."""
-
-EPILOG = """
-\b
-Exit codes: that of COMMAND, 128+n if signal n ended it, 0 if done already; or
-   64  wrong usage, or NAME is held by a run that this one is inside
-   69  the server cannot be reached, or it refused the request
-   70  with --no-rerun: an earlier run began and was not done
-   74  the lease was lost while COMMAND ran; it was not recorded as done
-   75  another one still runs it (-n, -w), or too many are waiting
-  126  COMMAND cannot be executed
-  127  COMMAND was not found
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-
+EPILOG = (
+    exit_codes(
+        {
+            USAGE: "wrong usage, or NAME is held by a run that this one is inside",
+            NOT_REPEATED: "with --no-rerun: an earlier run began and was not done",
+            IO_ERROR: "the lease was lost while COMMAND ran; it was not recorded as done",
+            BUSY: "another one still runs it (-n, -w), or too many are waiting",
+        },
+        program="that of COMMAND, 128+n if signal n ended it, 0 if done already; or",
+    )
+    + TIMES
+    + """
 COMMAND gets HANDFAST_NAME, HANDFAST_FENCE, HANDFAST_TOKEN and HANDFAST_HELD, and signals, as with `handfast run`. The fence
 grows with every run of NAME and key.
 
 If the machine dies while COMMAND runs, the next one runs it again, at most the TTL later: at least once. With --no-rerun it
 is not run again until --keep is over, which then counts from its start: at most once. What was done is remembered as long as the server keeps its data.
 """
+)
 
 
 class Options(NamedTuple):
@@ -158,7 +155,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         with Signals() as signals, _connected(ctx, options) as client:
             code = _once(_primitive(client, options), options, signals)
     except Interrupted as interruption:
-        code = 128 + interruption.number
+        code = SIGNALED + interruption.number
     ctx.exit(code)
 
 

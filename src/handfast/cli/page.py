@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._watch.acts import ACTS
-from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
+from handfast.cli.connect import namespace_option, server_options
+from handfast.cli.exits import DONE, UNAVAILABLE, USAGE, exit_codes
 from handfast.cli.listening import listen_options, shown
 from handfast.cli.operate.looking import connected, label_option, operator
 from handfast.cli.program import say
@@ -40,13 +41,13 @@ MOST_NAME = 195
 GRACE_S = 1
 """How long requests that are answered when the command ends have left."""
 
-EPILOG = """
-\b
-Exit codes:
-   0  it was ended by SIGINT or SIGTERM
-  64  wrong usage, such as an address of other machines without --token
-  69  the port cannot be used, or the extra is not installed
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "it was ended by SIGINT or SIGTERM",
+        USAGE: "wrong usage, such as an address of other machines without --token",
+        UNAVAILABLE: "the port cannot be used, or the extra is not installed",
+    }
+)
 
 
 def _allowed(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:

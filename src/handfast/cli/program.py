@@ -1,6 +1,6 @@
-"""Commands that wait for something and then run a program: how they are written, and their exit codes for a shell.
+"""Commands that wait for something and then run a program: how they are written.
 
-The program and its arguments come after ``--``. Exit codes are those of ``sysexits.h`` and of ``sh(1)``.
+The program and its arguments come after ``--``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,9 @@ import sys
 
 import click
 
-__all__ = ["BUSY", "ProgramCommand", "refuse_to_run", "say", "show_usage_error"]
+from handfast.cli.exits import NOT_EXECUTABLE, NOT_FOUND
 
-BUSY = 75
-"""Exit code if the turn did not come in the time allowed (EX_TEMPFAIL of sysexits.h)."""
-
-NOT_EXECUTABLE = 126
-"""Exit code if the program cannot be executed, as in sh(1)."""
-
-NOT_FOUND = 127
-"""Exit code if there is no such program, as in sh(1)."""
+__all__ = ["ProgramCommand", "refuse_to_run", "say", "show_usage_error"]
 
 
 class ProgramCommand(click.Command):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import signal
 import subprocess
 import sys
 
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from handfast import cli
-from handfast.cli import COMMANDS
+from handfast.cli import COMMANDS, exits
 
 
 def handfast(*words, **variables):
@@ -50,6 +52,7 @@ def test_the_commands_are_listed_without_importing_them(words, variables):
         "handfast._version",
         "handfast.arguments",
         "handfast.cli",
+        "handfast.cli.exits",
         "handfast.cli.program",
         "handfast.errors",
     }
@@ -69,6 +72,22 @@ def test_every_help_page_fits_80_columns():
     assert {"handfast", "handfast run", "handfast script check"} <= set(found)
     wide = [(path, line) for path, text in found.items() for line in text.splitlines() if len(line) > 80]
     assert wide == []
+
+
+def test_a_page_says_how_a_time_is_written_if_an_option_takes_one():
+    found = {path: " ".join(text.split()) for path, text in pages(cli._group(), None)}
+    wrong = [
+        path for path, text in found.items() if (" TIME " in text) != ("TIME is in seconds, or has units: " in text)
+    ]
+    assert wrong == []
+
+
+def test_every_exit_code_has_a_name():
+    codes = {getattr(exits, name) for name in exits.__all__ if name.isupper()} | {exits.SIGNALED + signal.SIGINT}
+    tables = [text.partition("Exit codes:")[2].partition("\n\n")[0] for _, text in pages(cli._group(), None)]
+    said = {int(code) for table in tables for code in re.findall(r"^ +(\d+)  ", table, re.MULTILINE)}
+    assert len(said) > 8
+    assert said <= codes
 
 
 def test_a_command_of_another_package_says_where_it_is(monkeypatch):

@@ -4,11 +4,11 @@ A worker (`handfast_lab.mutants.worker`) collects the tests that concern a scrip
 child replaces the script by the mutant. Its tests use a server of their own, which their fixture starts in some
 hundredths of a second, so a script that never ends blocks only that server.
 
-Tests that killed a mutant of a script run first on its next mutant, then all sessions without their laws. A test of the client side, with its threads and
-timeouts, must fail twice, the second time on its own; and each test that killed must pass on its own without a mutant.
-Before any mutant, all tests must pass with a neutral mutant, which changes the digest of every script and nothing else:
-this detects tests that keep the original script. Processes that tests start run the original scripts.
-"""
+Tests that killed a mutant of a script run first on its next mutant, then all sessions without their laws. A test of the
+client side, with its threads and timeouts, must fail twice, the second time on its own; and each test that killed must pass
+on its own without a mutant. Before any mutant, all tests must pass with a neutral mutant, which changes the digest of every
+script and nothing else: this detects tests that keep the original script. Processes that tests start run the original
+scripts. """
 
 from __future__ import annotations
 

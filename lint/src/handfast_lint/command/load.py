@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, redis_client, server_options, unreachable
+from handfast.cli.connect import redis_client, server_options, unreachable
+from handfast.cli.exits import UNAVAILABLE
 from handfast.cli.primitives import ALL, parse_uses
 
 __all__ = ["load"]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.header import Header, HeaderError, read_header
-from handfast.cli.connect import UNAVAILABLE, redis_client, server_options, unreachable
+from handfast.cli.connect import redis_client, server_options, unreachable
+from handfast.cli.exits import UNAVAILABLE
 from handfast.cli.operate.table import printable
 from handfast_lint.command.format import to_json, to_text
 

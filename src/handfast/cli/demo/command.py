@@ -7,20 +7,20 @@ import sys
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, unreachable
+from handfast.cli.connect import unreachable
+from handfast.cli.exits import DONE, NOTHING, SIGNALED, UNAVAILABLE, exit_codes
 from handfast.cli.program import say
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  every promise was kept
-   1  one was not
-  64  wrong usage
-  69  the server cannot be reached, or none can be started
- 130  it was ended by Ctrl-C
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "every promise was kept",
+        NOTHING: "one was not",
+        UNAVAILABLE: "the server cannot be reached, or none can be started",
+        SIGNALED + signal.SIGINT: "it was ended by Ctrl-C",
+    }
+)
 
 
 @click.command("demo", epilog=EPILOG)

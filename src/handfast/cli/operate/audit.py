@@ -15,7 +15,8 @@ from handfast._drivers.failures import OWN_ERRORS
 from handfast.cli.colors import wrapped
 from handfast.cli.connect import namespace_option, server_options
 from handfast.cli.durations import parse_duration, span
-from handfast.cli.operate.looking import NOTHING, connected, json_option
+from handfast.cli.exits import DONE, NOTHING, exit_codes
+from handfast.cli.operate.looking import connected, json_option
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -32,16 +33,12 @@ STAMP = "2026-11-28 03:00:00  "
 EVERY_S = 1.0
 """How often --follow looks, in seconds."""
 
-EPILOG = """
-\b
-Exit codes:
-   0  entries are printed, or --follow was ended by SIGINT
-   1  there are none
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-
+EPILOG = (
+    exit_codes({DONE: "entries are printed, or --follow was ended by SIGINT", NOTHING: "there are none"})
+    + """
 TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 7d.
 """
+)
 
 
 @click.command("audit", epilog=EPILOG)

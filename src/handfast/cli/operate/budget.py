@@ -11,16 +11,8 @@ import click
 from handfast._engine.calendar import PERIODS
 from handfast._engine.money import millionths
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import (
-    NOTHING,
-    connected,
-    json_option,
-    label_option,
-    named,
-    note,
-    operator,
-    reason_option,
-)
+from handfast.cli.exits import DONE, NOTHING, exit_codes
+from handfast.cli.operate.looking import connected, json_option, label_option, named, note, operator, reason_option
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -28,25 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-SHOWN = """
-\b
-Exit codes:
-   0  the budget is shown
-   1  the server does not know NAME
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-"""
+SHOWN = exit_codes({DONE: "the budget is shown", NOTHING: "the server does not know NAME"})
 
-SET = """
-\b
-Exit codes:
-   0  the limit is set
-   1  the server does not know NAME: give --period
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-
+SET = (
+    exit_codes({DONE: "the limit is set", NOTHING: "the server does not know NAME: give --period"})
+    + """
 AMOUNT is a number with at most six decimals, such as 250 or 37.50.
 """
+)
 
 _name = click.argument("name", callback=parse_name)
 

@@ -10,6 +10,7 @@ import click
 
 from handfast._engine.defaults import EMBEDDED
 from handfast.cli.connect import namespace_option, server_options
+from handfast.cli.exits import DONE, NOTHING, UNAVAILABLE, exit_codes
 from handfast.cli.operate.looking import connected, json_option
 from handfast.cli.primitives import parse_uses
 
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  no failure was found; with --strict: no warning either
-   1  one was found
-  64  wrong usage
-  69  the server cannot be reached
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "no failure was found; with --strict: no warning either",
+        NOTHING: "one was found",
+        UNAVAILABLE: "the server cannot be reached",
+    }
+)
 
 
 @click.command("doctor", epilog=EPILOG)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
+from handfast.cli.connect import namespace_option, server_options, unreachable
+from handfast.cli.exits import DONE, UNAVAILABLE, exit_codes
 from handfast.cli.listening import listen_options, shown
 from handfast.cli.operate.looking import connected
 from handfast.cli.program import say
@@ -27,13 +28,7 @@ PORT = 9631
 REQUEST_S = 10.0
 """How long, in seconds, a client may take for its request."""
 
-EPILOG = """
-\b
-Exit codes:
-   0  it was ended by SIGINT or SIGTERM
-  64  wrong usage
-  69  the port cannot be used
-"""
+EPILOG = exit_codes({DONE: "it was ended by SIGINT or SIGTERM", UNAVAILABLE: "the port cannot be used"})
 
 
 @click.command("exporter", epilog=EPILOG)

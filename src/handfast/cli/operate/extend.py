@@ -7,20 +7,14 @@ import click
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration
-from handfast.cli.operate.looking import HELD_KINDS, NOTHING, connected
+from handfast.cli.exits import DONE, NOTHING, exit_codes
+from handfast.cli.operate.looking import HELD_KINDS, connected
 from handfast.cli.operate.tokens import held_by, token_option
 from handfast.cli.program import say
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  the lease lasts that long
-   1  the lease has ended
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-"""
+EPILOG = exit_codes({DONE: "the lease lasts that long", NOTHING: "the lease has ended"})
 
 
 @click.command("extend", epilog=EPILOG)

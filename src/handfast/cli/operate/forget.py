@@ -8,27 +8,19 @@ from typing import Any
 import click
 
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import (
-    NOTHING,
-    connected,
-    label_option,
-    named,
-    operator,
-    reason_option,
-    tell_unaudited,
-)
+from handfast.cli.exits import DONE, NOTHING, USAGE, exit_codes
+from handfast.cli.operate.looking import connected, label_option, named, operator, reason_option, tell_unaudited
 from handfast.cli.program import say
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  it is forgotten
-   1  nothing was recorded, it is another record by now, or the answer was no
-  64  wrong usage, such as no --yes without a terminal
-  69  the server cannot be reached, or it refused the request
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "it is forgotten",
+        NOTHING: "nothing was recorded, it is another record by now, or the answer was no",
+        USAGE: "wrong usage, such as no --yes without a terminal",
+    }
+)
 
 
 @click.command("forget", epilog=EPILOG)

@@ -10,9 +10,9 @@ import click
 
 from handfast.arguments import HeldKind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration_or_zero, parse_length
+from handfast.cli.durations import TIMES, parse_duration_or_zero, parse_length
+from handfast.cli.exits import DONE, NOTHING, exit_codes
 from handfast.cli.operate.looking import (
-    NOTHING,
     connected,
     json_option,
     label_option,
@@ -30,22 +30,11 @@ __all__ = ["hold", "unhold"]
 
 KINDS = click.Choice(get_args(HeldKind))
 
-EPILOG = """
-\b
-Exit codes:
-   0  {0}
-   1  {1}
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-"""
-
 _name = click.argument("name", callback=parse_name)
 _kind = click.option("--kind", type=KINDS, default="lock", show_default=True, help="What NAME is the name of.")
 
 
-@click.command("hold", epilog=EPILOG.format("NAME is on hold", "a pattern matches no name"))
+@click.command("hold", epilog=exit_codes({DONE: "NAME is on hold", NOTHING: "a pattern matches no name"}) + TIMES)
 @_name
 @click.option("--for", "duration", callback=parse_length, metavar="TIME", help="How long.  [required]")
 @reason_option(required=True, help="Why: for those who wait, and for `handfast show`.")
@@ -110,7 +99,9 @@ def _end_holders(client: Handfast, kind: Any, holds: Mapping[str, Hold], grace: 
 
 @click.command(
     "unhold",
-    epilog=EPILOG.format("the hold is over", "no hold was ended, another one goes on, or a pattern matches no name"),
+    epilog=exit_codes(
+        {DONE: "the hold is over", NOTHING: "no hold was ended, another one goes on, or a pattern matches no name"}
+    ),
 )
 @_name
 @reason_option(default="released", show_default=True, help="Why: for `handfast show`.")

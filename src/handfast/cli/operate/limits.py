@@ -10,17 +10,9 @@ import click
 from handfast._kinds import MAX_PERMITS
 from handfast._watch.acts import ANY_RATE, MAX_PAUSE_S, ROUNDED_S
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_length, span
-from handfast.cli.operate.looking import (
-    NOTHING,
-    connected,
-    label_option,
-    named,
-    note,
-    operator,
-    reason_option,
-    tell_unaudited,
-)
+from handfast.cli.durations import TIMES, parse_length, span
+from handfast.cli.exits import DONE, NOTHING, exit_codes
+from handfast.cli.operate.looking import connected, label_option, named, note, operator, reason_option, tell_unaudited
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -29,15 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pause", "reset", "resize", "resume"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  it is done
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-"""
+EPILOG = exit_codes({DONE: "it is done"})
 
 
 def _options(command: Any) -> Any:
@@ -54,7 +38,7 @@ _keys = click.option(
 _reason = reason_option(required=True, help="Why: for `handfast audit`.")
 
 
-@click.command("pause", epilog=EPILOG)
+@click.command("pause", epilog=EPILOG + TIMES)
 @_options
 @click.option("--for", "duration", callback=parse_length, metavar="TIME", help="How long.  [required]")
 def pause(**given: Any) -> None:
@@ -73,7 +57,9 @@ def pause(**given: Any) -> None:
             _done(client, given, "pause", f"is paused for {span(seconds)}", duration=seconds)
 
 
-@click.command("resume", epilog=EPILOG.replace("  64", "   1  NAME was not paused, or another pause goes on\n  64"))
+@click.command(
+    "resume", epilog=exit_codes({DONE: "it is done", NOTHING: "NAME was not paused, or another pause goes on"})
+)
 @_options
 @click.pass_context
 def resume(ctx: click.Context, /, **given: Any) -> None:

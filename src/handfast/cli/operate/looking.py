@@ -16,7 +16,8 @@ import click
 from handfast._engine.validate import check_reason
 from handfast._kinds import KINDS as ALL_KINDS
 from handfast.arguments import Kind
-from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
+from handfast.cli.connect import server_url, unreachable
+from handfast.cli.exits import UNAVAILABLE
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = [
     "HELD_KINDS",
     "KINDS",
     "LISTED",
-    "NOTHING",
     "connected",
     "held",
     "json_option",
@@ -40,9 +40,6 @@ __all__ = [
     "tell_unaudited",
     "uncollected",
 ]
-
-NOTHING = 1
-"""Exit code if there is nothing to show or to release."""
 
 LISTED = 100
 """Holders and waiters of a name that are asked for: the most that the library lists."""

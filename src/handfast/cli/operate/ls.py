@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from handfast.arguments import Kind
-from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options
-from handfast.cli.durations import parse_duration
-from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, uncollected
+from handfast.cli.connect import namespace_option, server_options
+from handfast.cli.durations import TIMES, parse_duration
+from handfast.cli.exits import DONE, NOTHING, UNAVAILABLE, exit_codes
+from handfast.cli.operate.looking import KINDS, connected, json_option, uncollected
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -22,14 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  names are listed
-   1  there are none
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-"""
+EPILOG = exit_codes({DONE: "names are listed", NOTHING: "there are none"}) + TIMES
 
 
 @click.command("ls", epilog=EPILOG)

@@ -11,9 +11,9 @@ from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast._watch.acts import Named
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.exits import DONE, NOTHING, USAGE, exit_codes
 from handfast.cli.operate.looking import (
     HELD_KINDS,
-    NOTHING,
     connected,
     held,
     json_option,
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  the lease was released, or at least one was taken away
-   1  none was: NAME is not held, or not with that fence, or the answer was no
-  64  wrong usage, such as no --yes without a terminal
-  69  the server cannot be reached, or it refused the request
-"""
+EPILOG = exit_codes(
+    {
+        DONE: "the lease was released, or at least one was taken away",
+        NOTHING: "none was: NAME is not held, or not with that fence, or the answer was no",
+        USAGE: "wrong usage, such as no --yes without a terminal",
+    }
+)
 
 
 @click.command("release", epilog=EPILOG)

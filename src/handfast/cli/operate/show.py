@@ -10,7 +10,8 @@ import click
 
 from handfast.arguments import Kind
 from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.operate.looking import KINDS, LISTED, NOTHING, connected, json_option
+from handfast.cli.exits import DONE, NOTHING, exit_codes
+from handfast.cli.operate.looking import KINDS, LISTED, connected, json_option
 from handfast.cli.program import say
 
 if TYPE_CHECKING:
@@ -19,14 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes:
-   0  NAME is shown
-   1  the server does not know NAME: it was not used in the last hour
-  64  wrong usage
-  69  the server cannot be reached, or it refused the request
-"""
+EPILOG = exit_codes({DONE: "NAME is shown", NOTHING: "the server does not know NAME: it was not used in the last hour"})
 
 
 @click.command("show", epilog=EPILOG)

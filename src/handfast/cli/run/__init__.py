@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from handfast.cli.durations import TIMES
+from handfast.cli.exits import BUSY, IO_ERROR, SIGNALED, USAGE, exit_codes
 from handfast.cli.holding import loss_options, max_hold_option, ttl_option
 from handfast.cli.program import ProgramCommand
 from handfast.cli.run.main import run
@@ -19,20 +21,17 @@ from handfast.cli.taking.options import Options, taking_options
 
 __all__ = ["command"]
 
-EPILOG = """
-\b
-Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
-   64  wrong usage, or NAME is held by a run that this one is inside
-   69  the server cannot be reached, or it refused the request
-   74  the lease was lost while COMMAND ran (see --max-hold and --on-lost), or
-       a later run asked for it (see --preempt)
-   75  NAME is taken (see -E and --skip-ok), or a later run took the place of
-       this one in the queue (see --preempt and --replace)
-  126  COMMAND cannot be executed
-  127  COMMAND was not found
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
-
+EPILOG = (
+    exit_codes(
+        {
+            USAGE: "wrong usage, or NAME is held by a run that this one is inside",
+            IO_ERROR: "the lease was lost while COMMAND ran (see --max-hold and --on-lost), or\na later run asked for it (see --preempt)",
+            BUSY: "NAME is taken (see -E and --skip-ok), or a later run took the place of\nthis one in the queue (see --preempt and --replace)",
+        },
+        program="that of COMMAND, or 128+n if signal n ended it; otherwise",
+    )
+    + TIMES
+    + """
 \b
 Environment of COMMAND:
   HANDFAST_NAME   NAME as given
@@ -50,6 +49,7 @@ Signals are forwarded to COMMAND only, not to processes that it starts. End a sh
 program must receive them. All that can be caught are, but for those that stop and continue a job (TSTP, TTIN, TTOU, CONT) and
 those of a fault (SEGV, BUS, FPE, ILL, TRAP, SYS).
 """
+)
 
 
 def _own_options(command: Any) -> Any:
@@ -80,5 +80,5 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         with Signals() as signals:
             code = run(options, command, plan, signals)
     except Interrupted as interruption:
-        code = 128 + interruption.number
+        code = SIGNALED + interruption.number
     ctx.exit(code)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from handfast._kinds import MAX_SLOTS
-from handfast.cli import USAGE
-from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
+from handfast.cli.connect import server_url, unreachable
 from handfast.cli.durations import limit
+from handfast.cli.exits import UNAVAILABLE, USAGE
 from handfast.cli.holding import fences_around
 from handfast.cli.program import say
 from handfast.cli.taking.messages import describe_conflict, describe_taken

@@ -11,8 +11,8 @@ from handfast._engine.validate import check_int
 from handfast._kinds import MAX_PERMITS
 from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import head_start_option, parse_duration, parse_duration_or_zero
+from handfast.cli.exits import BUSY
 from handfast.cli.holding import label_option
-from handfast.cli.program import BUSY
 
 __all__ = ["Options", "taking_options"]
 

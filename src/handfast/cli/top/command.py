@@ -18,7 +18,8 @@ from handfast._watch.looker import Looker, Outage
 from handfast._watch.problems import find_problems
 from handfast._watch.rows import Key
 from handfast.cli.colors import has_color
-from handfast.cli.connect import UNAVAILABLE, namespace_option, server_options, unreachable
+from handfast.cli.connect import namespace_option, server_options, unreachable
+from handfast.cli.exits import DONE, UNAVAILABLE, USAGE, exit_codes
 from handfast.cli.operate.looking import connected, label_option, operator, uncollected
 from handfast.cli.program import say
 from handfast.cli.top.acts import Act, act_for
@@ -54,13 +55,9 @@ Keys:
   w           all problems     l      limiters         q    quit
   r           take its leases  h      hold, or unhold  p    pause, or resume
   ?           these keys
-
-\b
-Exit codes:
-   0  ended by q or Ctrl-C, or one frame was printed
-  64  wrong usage, such as no terminal and no --once
-  69  the server cannot be reached, or it refused the request
-"""
+""" + exit_codes(
+    {DONE: "ended by q or Ctrl-C, or one frame was printed", USAGE: "wrong usage, such as no terminal and no --once"}
+)
 
 
 @click.command("top", epilog=EPILOG)

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Self
 
+from handfast.cli.exits import SIGNALED
+
 __all__ = ["KEYS", "Terminal", "keys_of"]
 
 KEYS = {
@@ -42,7 +44,7 @@ ALTERNATE, NORMAL = b"\x1b[?1049h\x1b[?25l\x1b[2J", b"\x1b[0m\x1b[?25h\x1b[?1049
 TOGETHER, APART = "\x1b[?2026h", "\x1b[H\x1b[?2026l"
 """Terminals show the output between the two in one go, where they can."""
 
-ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+ENDED_BY_SIGTERM = SIGNALED + signal.SIGTERM
 
 
 class Terminal:
