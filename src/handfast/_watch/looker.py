@@ -18,7 +18,16 @@ from redis.exceptions import RedisError
 
 from handfast.errors import ClientClosed, HandfastError, ServerRefused
 
-__all__ = ["Looker", "Outage", "is_known"]
+__all__ = ["EVERY_S", "REST", "SLOW_S", "Looker", "Outage", "is_known"]
+
+EVERY_S = 1.0
+"""Seconds from one look of ``top`` and the page to the next, at least. The page in the browser asks as often."""
+
+REST = 1
+"""How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
+
+SLOW_S = 2.0
+"""After how long a look counts as one without an answer."""
 
 V = TypeVar("V")
 

@@ -28,6 +28,7 @@ from handfast._version import __version__
 from handfast._watch import thresholds
 from handfast._watch.acts import MAX_PAUSE_S, Act, Done, Named, acting_as
 from handfast._watch.faces import FACES
+from handfast._watch.looker import EVERY_S
 from handfast._watch.rows import Key
 from handfast.arguments import Kind
 from handfast.errors import HandfastError
@@ -132,6 +133,7 @@ async def _me(watching: Watching, allowed: frozenset[str], request: Request) -> 
             "version": __version__,
             "kinds": wire.kinds(),
             "thresholds": thresholds.of_page(),
+            "every": EVERY_S,
         }
     )
     if cookie is not None:

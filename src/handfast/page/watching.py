@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from handfast._watch.live import Live, View
-from handfast._watch.looker import Looker, is_known
+from handfast._watch.looker import EVERY_S, REST, SLOW_S, Looker, is_known
 from handfast._watch.rows import Key
 from handfast.errors import ServerRefused
 from handfast.page.board import Board
@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Watching"]
 
-EVERY_S, IDLE_EVERY_S = 1.0, 5.0
-"""Seconds from one look to the next, at least: while the page is open, and shortly after."""
-
-REST = 1
-"""How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
-
-SLOW_S = 2.0
-"""After how long a look counts as one without an answer."""
+IDLE_EVERY_S = 5.0
+"""Seconds from one look to the next where no page is open any more."""
 
 OPEN_S = 8.0
 """How long after its last question a page counts as open."""

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -42,6 +43,7 @@ from handfast.cli.top.cells import drawn
 from handfast.cli.top.frames import Screen
 from handfast.metrics import Labels
 from handfast.page import wire
+from handfast.page.serving import DOINGS
 from tests._support.helpers import eventually_async
 from tests._support.objects import OBJECTS
 from tests.gate.metrics.test_exporter import values
@@ -107,6 +109,40 @@ def row(kind, status=None, **other):
     return Row(kind, "a", SAMPLES[kind] if status is None else status, NOW, **other)
 
 
+UNSEEN = {"owner", "head_start", "position"}
+"""Fields of a holder or a waiter that the page has no place for."""
+
+
+def changed(one):
+    """Yield a copy for each field, with another value there alone."""
+    for field in fields(one):
+        value = getattr(one, field.name)
+        other = not value if isinstance(value, bool) else f"{value}x" if isinstance(value, str) else (value or 0) + 70
+        yield field.name, replace(one, **{field.name: other})
+
+
+def test_every_field_of_a_holder_and_of_a_waiter_is_in_the_json_and_on_the_page():
+    """A new one comes into view by itself, or is among the exceptions."""
+    status = leases(waiting=1)
+    for part in ("holders", "waiters"):
+        for name, other in changed(getattr(status, part)[0]):
+            pairs = [(row(kind, status), row(kind, replace(status, **{part: (other,)}))) for kind in get_args(HeldKind)]
+            assert all(objects.description("hf", one) != objects.description("hf", two) for one, two in pairs), name
+            shown = any(wire.details(one)[part] != wire.details(two)[part] for one, two in pairs)
+            assert shown == (name not in UNSEEN), (part, name)
+
+
+def test_the_page_has_words_for_every_act():
+    static = Path(wire.__file__).parent / "static"
+    asked = (static / "acts.js").read_text(encoding="utf-8").partition("const DIALOGS = {")[2].partition("\n};")[0]
+    assert set(re.findall(r"^  (\w+): {", asked, re.MULTILINE)) == set(DOINGS)
+    said = (static / "name.js").read_text(encoding="utf-8").partition("const DONE = {")[2].partition("};")[0]
+    command = "".join(path.read_text(encoding="utf-8") for path in Path(objects.__file__).parent.glob("*.py"))
+    noted = set(re.findall(r"""(?:note\(client|_done\(client, given), "(\w+)\"""", command))
+    assert {"raise", "resize", "reset"} <= noted
+    assert {*DOINGS, *noted, "force_release", "preempt"} <= set(re.findall(r"(\w+): \"", said))
+
+
 def test_each_kind_that_is_listed_has_a_face():
     assert set(FACES) == set(get_args(Kind)) >= set(SAMPLES)
     assert {kind for kind, face in FACES.items() if face.has_leases} == {
@@ -140,10 +176,13 @@ def test_a_face_answers_all_that_views_ask(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in OBJECTS if kind in FACES])
 async def test_a_face_answers_all_that_views_ask_of_a_name_on_the_server(hf, kind):
+    sample = OBJECTS[kind]
     with ThreadPoolExecutor(1) as threads:
-        using = threads.submit(OBJECTS[kind].use, hf, "a")
+        using = threads.submit(sample.wait or sample.use, hf, "a")
         (one,) = await eventually_async(lambda: [*rows_of(hf.names(kinds=[kind]), NOW)])
         asked(one)
+        if sample.let_go is not None:
+            sample.let_go(hf, "a")
         using.result(20)
 
 

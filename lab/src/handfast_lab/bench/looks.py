@@ -26,11 +26,11 @@ import redis
 from handfast import Handfast
 from handfast._watch.exposition import Exposition
 from handfast._watch.live import Live
+from handfast._watch.looker import EVERY_S as EVERY_STEP_S
+from handfast._watch.looker import REST as STEP_REST
 from handfast._watch.looker import Looker
 from handfast._watch.problems import find_problems
 from handfast._watch.survey import REST, Survey
-from handfast.cli.top.command import EVERY_S as EVERY_STEP_S
-from handfast.cli.top.command import REST as STEP_REST
 from handfast.cli.top.frames import Screen
 from handfast.embedded import PrivateServer
 from handfast.metrics import Labels

@@ -8,7 +8,8 @@ Tests that killed a mutant of a script run first on its next mutant, then all se
 client side, with its threads and timeouts, must fail twice, the second time on its own; and each test that killed must pass
 on its own without a mutant. Before any mutant, all tests must pass with a neutral mutant, which changes the digest of every
 script and nothing else: this detects tests that keep the original script. Processes that tests start run the original
-scripts. """
+scripts.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from handfast._watch.live import Live, View
-from handfast._watch.looker import Looker, Outage
+from handfast._watch.looker import EVERY_S, REST, SLOW_S, Looker, Outage
 from handfast._watch.problems import find_problems
 from handfast._watch.rows import Key
 from handfast.cli.colors import has_color
@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from handfast import Handfast
 
 __all__ = ["command"]
-
-EVERY_S = 1.0
-"""Seconds from one look to the next."""
-
-REST = 1
-"""How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
-
-SLOW_S = 2.0
-"""After how long a look counts as one without an answer."""
 
 SIZE = (80, 24)
 """The frame of ``--once`` where there is no terminal."""

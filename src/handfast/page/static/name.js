@@ -258,7 +258,7 @@ function releaseOne(token) {
 
 const DONE = {
   force_release: "released it by force", release: "released it by force", hold: "put it on hold", unhold: "ended the hold",
-  pause: "paused it", resume: "resumed it", resize: "set the limit", reset: "reset it", forget: "forgot it",
+  pause: "paused it", resume: "resumed it", resize: "set the limit", raise: "raised the spent amount", reset: "reset it", forget: "forgot it",
   preempt: "took it with a later request",
 };
 

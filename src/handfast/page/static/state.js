@@ -1,14 +1,13 @@
 // What is known, and how it comes: a question a second for what has changed since the last look that this page knows.
 // Nothing is asked while the page is hidden or frozen; the next answer has the difference, however long that was.
 
-const EVERY_MS = 1000;
 const SOON_MS = 250;
 const PATIENCE_MS = 8000;
 const SIGNED_OUT = "You are signed out: load the page again.";
 const STEADY_S = 0.3; // an offset that differs by less is that of a slower answer
 
 export const state = {
-  me: { may: [], label: "", namespace: "", server: "", kinds: {}, thresholds: {} },
+  me: { may: [], label: "", namespace: "", server: "", kinds: {}, thresholds: {}, every: 1 }, // as the server says
   run: "",
   number: 0,
   at: 0, // when the latest look ended
@@ -97,7 +96,7 @@ async function ask() {
     state.lost = { error: error.refused ?? "" };
   }
   isAsking = false;
-  timeout = setTimeout(ask, isWanted ? 0 : state.number || isOld() ? EVERY_MS : SOON_MS);
+  timeout = setTimeout(ask, isWanted ? 0 : state.number || isOld() ? state.me.every * 1000 : SOON_MS);
   heard();
 }
 
