@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 import inspect
 import re
 import subprocess
@@ -11,10 +12,11 @@ import sys
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from handfast import Handfast
+from handfast import Handfast, events
 from handfast._kinds import KINDS
 from handfast._watch.exposition import METRICS
 
@@ -191,6 +193,27 @@ def test_the_page_on_metrics_names_all_of_the_exporter():
     page = (ROOT / "docs/how-to/measure.md").read_text()
     assert "handfast_held" in METRICS
     assert [name for name in METRICS if f"`{name}`" not in page] == []
+
+
+def test_the_page_on_events_names_all_of_them_with_their_fields():
+    table = (ROOT / "docs/how-to/measure.md").read_text().partition("| event | when |")[2].partition("\n\n")[0]
+    said = {
+        row[0].strip("`"): set(re.findall(r"`(\w+)`", row[-1]))
+        for line in table.splitlines()[2:]
+        if (row := line.strip("| ").split(" | "))
+    }
+    common = {field.name for field in dataclasses.fields(events.NameEvent)}
+    kinds = [value for value in vars(events).values() if inspect.isclass(value) and issubclass(value, events.Event)]
+    have = {kind.__name__: {field.name for field in dataclasses.fields(kind)} - common for kind in kinds}
+    assert said == {name: fields for name, fields in have.items() if fields}
+
+
+def test_the_page_on_metrics_names_all_outcomes_and_causes():
+    text = " ".join(
+        (ROOT / "docs/how-to/measure.md").read_text().partition("handfast_renewals_failed_total")[2].split()
+    )
+    said = set(re.findall(r"`(\w+)`", text.partition("`outcome` is ")[2].partition("## ")[0]))
+    assert {*get_args(events.Outcome), *get_args(events.LossCause)} <= said
 
 
 def test_the_page_on_tests_names_all_scripts():
