@@ -102,6 +102,7 @@ def test_handfast_run_imports_only_what_it_uses(server):
     assert {name for name in ours if name.startswith("handfast.cli.")} < {
         "handfast.cli.connect",
         "handfast.cli.durations",
+        "handfast.cli.exits",
         "handfast.cli.holding",
         "handfast.cli.program",
         *(f"handfast.cli.run{part}" for part in ("", ".main")),
