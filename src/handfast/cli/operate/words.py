@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from handfast._watch.faces.leases import standing
-from handfast._watch.facts import Column, Label, Length, Moment, Part, Sentence
+from handfast._watch.facts import Column, Label, Length, Listing, Moment, Part, Sentence
 from handfast._watch.rows import Level, Row
 from handfast._watch.thresholds import SILENT_S
 from handfast.cli.colors import BOLD, DIM, GREEN, RED, YELLOW, colored, has_color, wrapped
@@ -98,37 +98,50 @@ def described(row: Row, most: int | None, *, whole_queue: bool) -> Iterator[str]
     for said in face.notes(row, facts):
         yield from _paragraph(said, row, most, "")
     if facts.holders:
-        yield ""
-        value = ["VALUE"] * face.has_values
-        holds = [["HELD BY", "AS", "FOR", "ENDS IN", "FENCE", *value]]
-        for holder in facts.holders:
-            times = span(holder.held_for), span(holder.remaining), str(holder.fence)
-            holds.append([_label(holder), role_of(row, holder), *times, *[printable(holder.value)] * face.has_values])
-        yield from lines(holds, most, flexible=(0, 5)[: 1 + len(value)], right=(2, 3), indent="  ")
-        yield from _more(facts.holding - len(facts.holders))
+        yield from _holders(row, most)
     if facts.queue:
-        yield ""
-        value, queue = ["VALUE"] * face.has_values, facts.queue if whole_queue else facts.queue[:QUEUE_SHOWN]
-        waits = [["QUEUE", "WAITS", "AS", "FOR", *value]]
-        for waiter in queue:
-            place, time = str(waiter.position + 1), span(waiter.waited_for)
-            own = [printable(waiter.value)] * face.has_values
-            waits.append([place, _label(waiter), role_of(row, waiter), time, *own])
-        silent = {(line, at): RED for line, one in enumerate(queue, 1) if one.silent_for > SILENT_S for at in (1, 2)}
-        yield from lines(waits, most, flexible=(1, 4)[: 1 + len(value)], right=(0, 3), indent="  ", styles=silent)
-        yield from _more(facts.waiting - len(queue))
+        yield from _queue(row, most, facts.queue if whole_queue else facts.queue[:QUEUE_SHOWN])
     for listing in face.listings(row):
-        yield ""
-        yield colored(f"  {listing.title}", DIM)
-        for said, texts in listing.rows:
-            shown = ", ".join(map(printable, texts[:LISTED]))
-            more = f" and {len(texts) - LISTED:,} more" if len(texts) > LISTED else ""
-            head = text_of(said, row.at)
-            yield fitted(f"    {head}{': ' * bool(head and shown)}{shown}{more}", most)
-        yield from _more(listing.more)
+        yield from _listing(listing, row, most)
     if facts.last is not None:
         yield ""
         yield from (f"  {line}" for line in action(facts.last))
+
+
+def _holders(row: Row, most: int | None) -> Iterator[str]:
+    face, facts = row.face, row.facts
+    value = ["VALUE"] * face.has_values
+    holds = [["HELD BY", "AS", "FOR", "ENDS IN", "FENCE", *value]]
+    for holder in facts.holders:
+        times = span(holder.held_for), span(holder.remaining), str(holder.fence)
+        holds.append([_label(holder), role_of(row, holder), *times, *[printable(holder.value)] * face.has_values])
+    yield ""
+    yield from lines(holds, most, flexible=(0, 5)[: 1 + len(value)], right=(2, 3), indent="  ")
+    yield from _more(facts.holding - len(facts.holders))
+
+
+def _queue(row: Row, most: int | None, queue: Sequence[Waiter]) -> Iterator[str]:
+    face = row.face
+    value = ["VALUE"] * face.has_values
+    waits = [["QUEUE", "WAITS", "AS", "FOR", *value]]
+    for waiter in queue:
+        place, time = str(waiter.position + 1), span(waiter.waited_for)
+        waits.append([place, _label(waiter), role_of(row, waiter), time, *[printable(waiter.value)] * face.has_values])
+    silent = {(line, at): RED for line, one in enumerate(queue, 1) if one.silent_for > SILENT_S for at in (1, 2)}
+    yield ""
+    yield from lines(waits, most, flexible=(1, 4)[: 1 + len(value)], right=(0, 3), indent="  ", styles=silent)
+    yield from _more(row.facts.waiting - len(queue))
+
+
+def _listing(listing: Listing, row: Row, most: int | None) -> Iterator[str]:
+    yield ""
+    yield colored(f"  {listing.title}", DIM)
+    for said, texts in listing.rows:
+        shown = ", ".join(map(printable, texts[:LISTED]))
+        more = f" and {len(texts) - LISTED:,} more" if len(texts) > LISTED else ""
+        head = text_of(said, row.at)
+        yield fitted(f"    {head}{': ' * bool(head and shown)}{shown}{more}", most)
+    yield from _more(listing.more)
 
 
 def role_of(row: Row, one: Holder | Waiter) -> str:

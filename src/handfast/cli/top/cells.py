@@ -8,9 +8,10 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from handfast.cli.colors import COLORS
+from handfast.cli.durations import span
 from handfast.cli.operate.table import fitted
 
-__all__ = ["Cell", "Line", "cut", "drawn", "fit"]
+__all__ = ["Cell", "Line", "cut", "drawn", "fit", "span_cell"]
 
 
 class Cell(NamedTuple):
@@ -57,3 +58,8 @@ def drawn(line: Line, width: int, *, color: bool, plain: bool = False) -> str:
         # Each cell is reset by itself, so that no style runs on where a line is cut.
         texts.append(f"\x1b[{kept}m{shown}\x1b[0m" if kept and shown and not plain else shown)
     return "".join(texts)
+
+
+def span_cell(since: float | None, until: float | None) -> str:
+    """Return the time from one moment to another in seven columns; blank if there is none."""
+    return " " * 7 if since is None or until is None else fit(span(max(0.0, until - since)), 7, right=True)

@@ -19,8 +19,9 @@ from handfast._watch.thresholds import SILENT_S
 from handfast.cli.colors import BLUE, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW
 from handfast.cli.durations import period, span
 from handfast.cli.operate.table import printable
-from handfast.cli.operate.words import role_of, text_of
-from handfast.cli.top.cells import Cell, Line, cut, fit
+from handfast.cli.operate.words import text_of
+from handfast.cli.top.cells import Cell, Line, cut, fit, span_cell
+from handfast.cli.top.opened import opened
 from handfast.records import RateStatus
 
 __all__ = ["SORTS", "VIEWS", "Screen", "ViewName"]
@@ -281,16 +282,16 @@ class Screen:
         style = MAGENTA if facts.stop is not None else "" if facts.holders else DIM
         cells += [Cell(fit(who, layout.who), style), Cell(" ")]
         if layout.has_held:
-            cells += [Cell(_span(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
+            cells += [Cell(span_cell(facts.held_since, now), LEVELS[row.held_level(now)]), Cell(" ")]
         if layout.has_ends:
             cells += [
-                Cell(_span(now, facts.ends_at), MAGENTA if facts.stop is not None and not facts.holders else DIM),
+                Cell(span_cell(now, facts.ends_at), MAGENTA if facts.stop is not None and not facts.holders else DIM),
                 Cell(" "),
             ]
         cells += [Cell(fit(_number(facts.waiting), 6, right=True), BOLD), Cell(" ")]
         if layout.picture:
             cells += [*_queue(row, layout.picture), Cell(" ")]
-        cells.append(Cell(_span(facts.waits_since, now), LEVELS[row.wait_level(now)]))
+        cells.append(Cell(span_cell(facts.waits_since, now), LEVELS[row.wait_level(now)]))
         if layout.is_wide:
             cells += [Cell(" "), Cell(fit(f"{row.rate:.1f}" if row.rate else "", 6, right=True), DIM)]
         return cells
@@ -344,58 +345,18 @@ class Screen:
             if number == 0:
                 cells += [Cell(" "), Cell(fit(_number(facts.waiting), 6, right=True), BOLD)]
                 paused = None if facts.stop is None else facts.stop.until
-                cells += [Cell(" "), Cell(_span(facts.waits_since, now)), Cell(" "), Cell(_span(now, paused), MAGENTA)]
+                cells += [
+                    Cell(" "),
+                    Cell(span_cell(facts.waits_since, now)),
+                    Cell(" "),
+                    Cell(span_cell(now, paused), MAGENTA),
+                ]
             yield cells
 
     def _show(self, columns: int, room: int, now: float) -> list[Line]:
         row = self.marked_row()
-        if row is None:
-            return [[Cell(" The server does not know this name any more.", DIM)]]
-        face, facts = row.face, row.facts
-        found: list[Line] = [[Cell(f" {row.kind} ", DIM), Cell(printable(row.name), BOLD)]]
-        found.append([Cell(cut(f" {text_of(face.says(row, facts), now)}", columns))])
-        notes = (text_of(said, now) for said in face.notes(row, facts))
-        found += [[Cell(cut(f" {text}", columns), DIM)] for text in notes]
-        who = max(12, (columns - 40) * 3 // 5)
-        role = max(8, columns - 43 - who)
-        most = max(1, room // 3)
-        if facts.holders:
-            heads = f" {fit('HELD BY', who)} {fit('AS', role)} {fit('FOR', 7, right=True)} {fit('ENDS', 7, right=True)}  FENCE"
-            found += [(), [Cell(heads, DIM)]]
-        for holder in facts.holders[:most]:
-            ends = _span(now, row.at + holder.remaining)
-            cells = [
-                Cell(f" {fit(printable(holder.label) or '?', who)}", BOLD),
-                Cell(f" {fit(role_of(row, holder), role)}", DIM),
-            ]
-            cells += [Cell(f" {_span(row.at - holder.held_for, now)}"), Cell(f" {ends}", DIM)]
-            found.append([*cells, Cell(f"  {holder.fence}", DIM)])
-        found += _more(facts.holding - min(len(facts.holders), most))
-        for listing in face.listings(row):
-            found += [(), [Cell(f" {listing.title}", DIM)]]
-            for head, texts in listing.rows:
-                own = ", ".join(map(printable, texts))
-                text = f"{text_of(head, now)}{': ' * bool(head and own)}{own}"
-                found += [
-                    [Cell(f" {line}")] for line in textwrap.wrap(text, max(20, columns - 2), subsequent_indent="  ")
-                ]
-        last = facts.last
-        space = max(1, room - len(found) - 3 - 2 * (last is not None))
-        if facts.queue:
-            heads = f" {fit('#', 4, right=True)} {fit('WAITS', who - 5)} {fit('AS', role)} {fit('FOR', 7, right=True)}"
-            found += [(), [Cell(heads, DIM)]]
-        for waiter in facts.queue[:space]:
-            style = RED if waiter.silent_for > SILENT_S else ""
-            text = f" {waiter.position + 1:>4} {fit(printable(waiter.label) or '?', who - 5)} {fit(role_of(row, waiter), role)}"
-            found.append([Cell(text, style), Cell(f" {_span(row.at - waiter.waited_for, now)}")])
-        if facts.queue:
-            found += _more(facts.waiting - min(len(facts.queue), space))
-        if last is not None:
-            text = (
-                f" last: {last.what} by {printable(last.by)} at {last.at:%Y-%m-%d %H:%M:%S} UTC: {printable(last.why)}"
-            )
-            found += [(), [Cell(cut(text, columns), DIM)]]
-        return found
+        gone = [Cell(" The server does not know this name any more.", DIM)]
+        return [gone] if row is None else opened(row, columns, room, now)
 
     def _keys(self, _columns: int, _room: int, _now: float) -> list[Line]:
         return [(), *([Cell(f" {key:>10}  ", BOLD), Cell(text)] for key, text in KEYS.items())]
@@ -496,14 +457,5 @@ def _bar(rate: RateStatus | None, size: int, figures: int) -> list[Cell]:
     return [Cell("█" * filled, color), Cell("░" * (size - filled), DIM), Cell(fit(text, figures))]
 
 
-def _more(count: int) -> list[Line]:
-    return [[Cell(f"   … {count:,} more", DIM)]] if count > 0 else []
-
-
 def _number(count: int) -> str:
     return f"{count:,}" if count else ""
-
-
-def _span(since: float | None, until: float | None) -> str:
-    """Return the time from one moment to another in seven columns; blank if there is none."""
-    return " " * 7 if since is None or until is None else fit(span(max(0.0, until - since)), 7, right=True)
