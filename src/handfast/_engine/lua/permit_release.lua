@@ -148,8 +148,8 @@ for k = 1, #KEYS, 2 do
         end
       end
     end
-    if more == 1 and changed then
-      save() -- it was not handed over; a name that was lost stays without keys
+    if changed then
+      save() -- more is 1, and the name was not handed over; a name that was lost stays without keys
     end
   end
 end
