@@ -345,13 +345,20 @@ WITHIN = [handfast._api.sync, handfast._drivers, handfast._protocol, handfast._e
 """The code that is interrupted."""
 
 
-async def stopped_everywhere(api: Api, call: Callable[[], Any]) -> AsyncIterator[Run[Any]]:
-    """Call it repeatedly, stopped at each point in turn: a function by Ctrl-C, a coroutine function by cancellations."""
+async def stopped_everywhere(
+    api: Api, call: Callable[[], Any], *, fails: type[Exception] | tuple[()] = ()
+) -> AsyncIterator[Run[Any]]:
+    """Call it repeatedly, stopped at each point in turn: a function by Ctrl-C, a coroutine function by cancellations.
+
+    A run with another error than `fails` would be the last one in silence: no later point would be asked.
+    """
     if api is ASYNCIO:
         async for outcome in cancel_everywhere(lambda: awaited(call()), twice=True):
+            assert outcome.how != "failed" or isinstance(outcome.error, fails), outcome
             yield outcome
     else:
         for outcome in interrupt_everywhere(call, within=WITHIN):
+            assert outcome.how != "failed" or isinstance(outcome.error, fails), outcome
             yield outcome
 
 

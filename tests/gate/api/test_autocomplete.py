@@ -630,9 +630,7 @@ async def test_invalid_prefixes_and_limits_are_refused_before_any_io(api, option
             await client.autocomplete("a", **options).complete(prefix, limit=limit)
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
-)
+@pytest.mark.parametrize(("name", "error"), [("\ud800", ValueError), (None, TypeError)])
 async def test_an_index_requires_a_name(api, name, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):

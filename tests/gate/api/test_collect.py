@@ -212,6 +212,7 @@ async def test_a_cancellation_at_any_await_loses_no_item_and_does_none_twice(ser
 
         await once()
         async for outcome in cancel_everywhere(once, twice=True):
+            assert outcome.how != "failed", outcome
             await settled(client)
             cancelled += outcome.how == "stopped"
             assert not raw.hexists(BURST, "token"), outcome
@@ -233,6 +234,7 @@ def test_an_interrupt_at_any_point_leaves_none_waiting_and_does_no_item_twice(hf
     once()
     where = [driver, performing, session, sync_object, sync_debounce, debouncing]
     for outcome in interrupt_everywhere(once, within=where):
+        assert outcome.how != "failed", outcome
         struck += outcome.how == "stopped"
         eventually(lambda: not raw.hexists(BURST, "token"))
         with debounce.collect("last") as rest:

@@ -306,6 +306,7 @@ def test_no_interrupt_of_a_detach_leaves_a_lease_that_nothing_renews_or_releases
             got.append(held[0].detach())
 
         for run in interrupt_everywhere(use, within=OURS):
+            assert run.how != "failed", run
             if got:
                 hf.lock("a").adopt(got.pop()).release()
             elif held[0].remaining():
@@ -326,6 +327,7 @@ def test_no_interrupt_of_an_adoption_leaves_a_lease_that_is_renewed(server, raw,
             got.append(lock.adopt(token))
 
         for run in interrupt_everywhere(use, within=OURS, points=points):
+            assert run.how != "failed", run
             if got:
                 token = got.pop().detach()
             assert not other._driver._here.leases, run

@@ -77,7 +77,7 @@ async def test_a_value_is_read_as_it_was_given(here, there, value):
         assert (await there.election("a").leader()).value == value
 
 
-@pytest.mark.parametrize("value", ["x" * 1025, "\N{GRINNING FACE}" * 257, "\ud800", b"x", 5, None])
+@pytest.mark.parametrize("value", ["\N{GRINNING FACE}" * 257, "\ud800", b"x"])
 async def test_values_that_no_record_can_have_are_refused_before_any_io(here, value):
     with pytest.raises((TypeError, ValueError), match="value must"):
         here.election("a", value=value)
@@ -215,18 +215,6 @@ async def test_run_campaigns_again_after_a_loss(api, here, there):
     assert len(fences) == 2
 
 
-async def test_what_the_function_raises_ends_the_run(api, here):
-    def lead(_term):
-        raise LookupError("it is over")
-
-    async def lead_async(_term):
-        raise LookupError("it is over")
-
-    with pytest.raises(LookupError, match="it is over"):
-        await here.election("a").run(lead if api is SYNC else lead_async)
-    assert await here.election("a").leader() is None
-
-
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     "error",
@@ -257,26 +245,20 @@ async def test_an_end_by_another_hand_is_logged_and_the_campaign_goes_on(api, he
     assert logged == [said.format("0.01"), said.format("0.02")]
 
 
-@pytest.mark.parametrize("leaves", ["it raises", "it returns"])
-async def test_a_leader_that_an_operator_asks_to_end_campaigns_again(api, here, there, raw, leaves):
+async def test_a_leader_that_returns_where_an_operator_asks_it_to_end_campaigns_again(api, here, there, raw):
     terms = []
 
     def lead(term):
         terms.append(term.fence)
         if len(terms) == 1:
             term.wanted_event.wait()
-            if leaves == "it raises":
-                term.check()
         return len(terms)
 
     async def lead_async(term):
         terms.append(term.fence)
         if len(terms) == 1:
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                if leaves == "it raises":
-                    raise
         return len(terms)
 
     run = asyncio.create_task(settled(here.election("a").run(lead if api is SYNC else lead_async)))

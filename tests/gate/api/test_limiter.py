@@ -752,6 +752,7 @@ async def test_a_settling_that_is_cancelled_has_run_or_not(mine, raw):
     limiter = mine.limiter("a", "10/min")
     admission = await limiter.acquire(cost=3)
     async for outcome in cancel_everywhere(lambda: admission.settle(cost=5)):
+        assert outcome.how != "failed", outcome
         await quiet(mine)
         used = (await limiter.status()).rates[0].used
         assert used in (3, 5)
@@ -783,6 +784,7 @@ def test_an_interrupt_at_any_point_leaves_nothing_behind(hf, raw, verb, waits):
     within = [sync_limiter, sync_limits, base, driver, performing, limiting, session]
     struck = 0
     for outcome in interrupt_everywhere(run, within=within):
+        assert outcome.how != "failed" or isinstance(outcome.error, RateLimited), outcome
         struck += outcome.how == "stopped"
         admissions = [*entered, *([outcome.result] if outcome.how == "finished" and outcome.result else [])]
         for admission in admissions:

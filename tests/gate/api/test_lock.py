@@ -304,16 +304,6 @@ async def test_a_decorated_function_runs_under_the_lock(api, here, raw):
     assert not await lock.locked()
 
 
-async def test_a_decorated_function_that_raises_releases_the_lock(api, here):
-    def body():
-        raise KeyError("mine")
-
-    job = here.lock("a")(api.function(body))
-    with pytest.raises(KeyError, match="mine"):
-        await job()
-    assert not await here.lock("a").locked()
-
-
 def plain():
     pass
 

@@ -399,6 +399,7 @@ def test_an_interrupt_at_any_point_leaves_nothing_behind(hf, raw, verb):
     run().undo()  # what is made only once is made now
     within, struck = [metric_limiter, sync_limits, base, driver, performing, limiting, session], 0
     for outcome in interrupt_everywhere(run, within=within):
+        assert outcome.how != "failed", outcome
         struck += outcome.how == "stopped"
         for admission in (*entered, *([outcome.result] if outcome.how == "finished" else [])):
             admission.undo()

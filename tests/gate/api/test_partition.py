@@ -199,23 +199,6 @@ async def test_what_raises_is_logged_and_called_again(api, here, caplog, monkeyp
     assert "in 0.04 s" in failures[2].getMessage()
 
 
-async def test_a_task_that_cancels_itself_is_begun_again(server):
-    calls = Counter()
-
-    async def serve(item, _lease):
-        calls[item] += 1
-        if calls[item] == 1:
-            raise asyncio.CancelledError
-        await asyncio.Event().wait()
-
-    async with ASYNCIO.handfast(server.url) as client:
-        run = asyncio.create_task(client.partition("a", ["a"], every=0.05).run(serve))
-        await eventually_async(lambda: calls["a"] == 2)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-
-
 async def test_who_does_not_stop_loses_the_lease_before_another_has_the_item(api, here, there):
     stubborn, log, let_go = [], Log(), threading.Event()
 

@@ -540,9 +540,7 @@ async def test_invalid_members_are_refused_before_any_io(api, members):
             await client.scores("a").remove(members)
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
-)
+@pytest.mark.parametrize(("name", "error"), [("\ud800", ValueError), (None, TypeError)])
 async def test_scores_require_a_name(api, name, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):

@@ -143,6 +143,7 @@ async def test_a_cancellation_at_any_await_leaves_a_lease_that_can_ask_again(ser
         async with client.semaphore("a", 3) as first, client.semaphore("a", 3) as second:
             assert await first.slot() == 0
             async for outcome in cancel_everywhere(second.slot):
+                assert outcome.how != "failed", outcome
                 cancelled += outcome.how == "stopped"
                 assert await second.slot() == 1, outcome
                 second._slot = None
@@ -154,6 +155,7 @@ def test_an_interrupt_at_any_point_leaves_a_lease_that_can_ask_again(hf):
     with hf.semaphore("a", 3) as first, hf.semaphore("a", 3) as second:
         assert first.slot() == 0
         for outcome in interrupt_everywhere(second.slot, within=WHERE):
+            assert outcome.how != "failed", outcome
             struck += outcome.how == "stopped"
             assert second.slot() == 1, outcome
             second._slot = None

@@ -135,13 +135,6 @@ async def test_a_block_reports_the_loss_of_one_and_releases_the_others(here, the
     await nothing_is_held(there)
 
 
-async def test_an_error_of_the_block_passes(here, there):
-    with pytest.raises(ZeroDivisionError):
-        async with tenant(here):
-            raise ZeroDivisionError
-    await nothing_is_held(there)
-
-
 async def test_reentrant_locks_and_read_write_locks_may_be_among_them(here, there):
     async with here.together(here.rlock("r"), here.rwlock("w").read(), here.lock_all(["x", "y"])) as held:
         assert len(held.leases) == 3

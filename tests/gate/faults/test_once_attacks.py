@@ -98,6 +98,7 @@ async def test_a_cancelled_block_that_did_not_begin_may_run_again(server, raw):
         await use()
         await seen.forget()
         async for run in cancel_everywhere(use, twice=True):
+            assert run.how != "failed", run
             status = await until_idle(seen)
             assert status.state == ("done" if entered else "idle"), run
             states.add(status.state)
@@ -118,6 +119,7 @@ def test_an_interrupted_block_that_did_not_begin_may_run_again(hf, other):
     entered.clear()
     seen.forget()
     for run in interrupt_everywhere(use, within=OURS, every=3):
+        assert run.how != "failed", run
         eventually(lambda: seen.status().held_by is None)
         status = seen.status()
         assert status.state in (("begun", "done") if entered else ("idle",)), run

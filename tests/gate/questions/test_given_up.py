@@ -44,7 +44,7 @@ async def test_given_up(api, client, there, raw, row):
         call = (
             (lambda: row.calls.short(client, "a")) if row.calls is not None else enter if api is SYNC else enter_async
         )
-        async for outcome in stopped_everywhere(api, call):
+        async for outcome in stopped_everywhere(api, call, fails=TimeoutError):
             struck += outcome.how == "stopped"
             try:
                 await until(is_over)

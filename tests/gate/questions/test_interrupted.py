@@ -29,16 +29,17 @@ def is_unguarded(outcome):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_interrupted(api, client, there, raw, row):
+async def test_interrupted(api, row, client, *, server, there, raw):
     made = row.make(client)
+    clients = [api.handfast(server.url)]
 
     def enter():
-        with row.block(row.make(client)) as entered:
+        with row.block(row.make(clients[-1])) as entered:
             while hasattr(entered, "changes") and not entered.items():
                 time.sleep(POLL_S)  # the leases of a partition come in the block
 
     async def enter_async():
-        async with row.block(row.make(client)) as entered:
+        async with row.block(row.make(clients[-1])) as entered:
             await until(lambda: not hasattr(entered, "changes") or entered.items())
 
     struck = 0
@@ -53,6 +54,7 @@ async def test_interrupted(api, client, there, raw, row):
                 await settled(outcome.result.release())
             if is_unguarded(outcome):
                 raw.flushall()
+                clients.append(api.handfast(server.url))  # the former one may believe that it is in the block
                 continue
             try:
                 await until(lambda: row.is_free(there))
@@ -60,3 +62,5 @@ async def test_interrupted(api, client, there, raw, row):
                 pytest.fail(f"left behind: {outcome}")
             row.forget(there)
     assert struck > (60 if api is SYNC else 2)
+    for one in clients:
+        await settled(one.close())
