@@ -13,7 +13,9 @@ from handfast.cli import acquire as module
 from handfast.cli.acquire import command as acquire
 from handfast.cli.operate.extend import command as extend
 from handfast.cli.operate.release import command as release
+from handfast.cli.run import command as run
 from handfast.cli.supervision.signals import Interrupted
+from handfast.cli.taking.options import Options
 from tests._support.kinds import ROWS
 
 WORDS = {"lock": [], "semaphore": ["--slots", "2"], "read": ["-s"], "write": ["-x"]}
@@ -133,3 +135,11 @@ def test_what_is_written_for_github_is_one_line_each(call, hf):
     taken = call(acquire, "a\nPATH=/evil", "--ttl", "60", "--env")
     assert [line.partition("=")[0] for line in taken.stdout.splitlines()] == ["HANDFAST_TOKEN", "HANDFAST_FENCE"]
     assert call(release, "a\nPATH=/evil", "--token", taken.stdout.partition("=")[2].splitlines()[0]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "own"), [(acquire, {"as_env", "as_json"}), (run, {"on_lost", "kill_after"})], ids=["acquire", "run"]
+)
+def test_every_option_has_a_field(command, own):
+    """One without a field would be dropped in silence. --embedded is an address, see `server_options`."""
+    assert {option.name for option in command.params} - own - {"embedded"} <= {*Options._fields}
