@@ -78,8 +78,9 @@ Duration = float | timedelta
 """A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
 
 KeyPart = str | int | UUID | date | Enum
-"""A part of a key, as ``keyed()`` and ``by=`` of a limiter, `once` and `debounce` take it. A bool is an int, and a
-datetime a date."""
+"""A part of a key, as ``keyed()`` and ``by=`` of a limiter, `once` and `debounce` take it: a str of 1 byte to 16 KiB of
+UTF-8; an int, bool, UUID, date or datetime, which stand for their text (a date in ISO 8601); or an Enum, which stands for
+its value."""
 
 Kind = Literal[
     "lock", "semaphore", "rwlock", "election", "group", "partition", "once", "limiter", "budget", "debounce", "latch"

@@ -90,6 +90,14 @@ def test_every_exit_code_has_a_name():
     assert said <= codes
 
 
+@pytest.mark.parametrize("module", sorted({target.partition(":")[0] for target, _ in COMMANDS.values()}))
+def test_a_command_says_the_codes_that_it_exits_with(module):
+    found = importlib.import_module(module)
+    used = {value for name, value in vars(found).items() if name in exits.__all__ and name.isupper()} - {exits.SIGNALED}
+    said = "".join(value.epilog or "" for value in vars(found).values() if isinstance(value, click.Command))
+    assert {str(code) for code in used} <= set(re.findall(r"^ +(\d+)  ", said, re.MULTILINE))
+
+
 def test_a_command_of_another_package_says_where_it_is(monkeypatch):
     monkeypatch.setattr(cli, "_plugins", dict)
     for command, package in (("torture", "handfast-lab"), ("script", "handfast-lint")):

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -43,7 +42,6 @@ from handfast.cli.top.cells import drawn
 from handfast.cli.top.frames import Screen
 from handfast.metrics import Labels
 from handfast.page import wire
-from handfast.page.serving import DOINGS
 from tests._support.helpers import eventually_async
 from tests._support.objects import OBJECTS
 from tests.gate.metrics.test_exporter import values
@@ -130,17 +128,6 @@ def test_every_field_of_a_holder_and_of_a_waiter_is_in_the_json_and_on_the_page(
             assert all(objects.description("hf", one) != objects.description("hf", two) for one, two in pairs), name
             shown = any(wire.details(one)[part] != wire.details(two)[part] for one, two in pairs)
             assert shown == (name not in UNSEEN), (part, name)
-
-
-def test_the_page_has_words_for_every_act():
-    static = Path(wire.__file__).parent / "static"
-    asked = (static / "acts.js").read_text(encoding="utf-8").partition("const DIALOGS = {")[2].partition("\n};")[0]
-    assert set(re.findall(r"^  (\w+): {", asked, re.MULTILINE)) == set(DOINGS)
-    said = (static / "name.js").read_text(encoding="utf-8").partition("const DONE = {")[2].partition("};")[0]
-    command = "".join(path.read_text(encoding="utf-8") for path in Path(objects.__file__).parent.glob("*.py"))
-    noted = set(re.findall(r"""(?:note\(client|_done\(client, given), "(\w+)\"""", command))
-    assert {"raise", "resize", "reset"} <= noted
-    assert {*DOINGS, *noted, "force_release", "preempt"} <= set(re.findall(r"(\w+): \"", said))
 
 
 def test_each_kind_that_is_listed_has_a_face():

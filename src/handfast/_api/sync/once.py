@@ -90,9 +90,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: The parts of the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int, bool, UUID, date
-                or datetime, which stand for their text (a date in ISO 8601), or an Enum, which stands for its value. 1
-                and "1" are the same.
+            parts: The parts of the key, at least one, each as `KeyPart` says. 1 and "1" are the same.
 
         Raises:
             TypeError: A part is of another type, or there is none.

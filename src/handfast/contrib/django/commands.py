@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from handfast import AcquireTimeout, Lease
+from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.arguments import Duration
 from handfast.contrib._common import Holding
 from handfast.contrib.django.clients import DEFAULT, client
@@ -40,7 +41,7 @@ class SingleRunCommand(BaseCommand):  # type: ignore[misc]
     lock_name: ClassVar[str | None] = None
     busy: ClassVar[Literal["fail", "skip", "wait"]] = "fail"
     timeout: ClassVar[Duration | None] = None
-    ttl: ClassVar[Duration] = 30.0
+    ttl: ClassVar[Duration] = DEFAULT_TTL_S
     alias: ClassVar[str] = DEFAULT
 
     def execute(self, *args: Any, **options: Any) -> Any:

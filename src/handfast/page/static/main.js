@@ -108,7 +108,7 @@ function paintOutage() {
   $("outage").hidden = state.isFrozen || !(lost || outage);
   if ($("outage").hidden) return set($("outage-says"), "");
   const seen = state.at ? `What you see is from ${time(state.at)}. ` : "Nothing has been seen yet. ";
-  const [says, error, then] = lost ? [lost.error || "The server of this page does not answer.", "", "The page asks again each second. Leases and queues do not depend on it."]
+  const [says, error, then] = lost ? [lost.error || "The server of this page does not answer.", "", "The page goes on asking. Leases and queues do not depend on it."]
     : outage.server ? ["Redis or Valkey has not answered", outage.error, "No lease is granted or renewed meanwhile; each ends when its time is over, and its holder learns of it."]
     : ["The page has not been able to look", outage.error, "This says nothing about Redis or Valkey, nor about leases."];
   set($("outage-says"), says); // it is spoken once, as it does not change
