@@ -350,7 +350,7 @@ async def stopped_everywhere(
 ) -> AsyncIterator[Run[Any]]:
     """Call it repeatedly, stopped at each point in turn: a function by Ctrl-C, a coroutine function by cancellations.
 
-    A run with another error than `fails` would be the last one in silence: no later point would be asked.
+    A run that fails otherwise than by `fails` ends the loop. Here that is an error, since no later point would be asked.
     """
     if api is ASYNCIO:
         async for outcome in cancel_everywhere(lambda: awaited(call()), twice=True):

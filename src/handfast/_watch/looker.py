@@ -27,7 +27,7 @@ REST = 1
 """How many times longer the rest after a look is than the look. A search, which costs the most, rests by itself."""
 
 SLOW_S = 2.0
-"""After how long a look counts as one without an answer."""
+"""Seconds after which a look counts as unanswered."""
 
 V = TypeVar("V")
 

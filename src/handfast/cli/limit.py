@@ -18,7 +18,7 @@ import click
 
 from handfast._engine.keys import read_shown
 from handfast.cli.connect import namespace_option, parse_name, server_options, server_url
-from handfast.cli.durations import head_start_option, parse_duration_or_zero, span
+from handfast.cli.durations import TIMES, head_start_option, parse_duration_or_zero, span
 from handfast.cli.exits import BUSY, SIGNALED, UNAVAILABLE, exit_codes
 from handfast.cli.program import ProgramCommand, refuse_to_run, say
 from handfast.cli.supervision.child import for_shell
@@ -39,9 +39,8 @@ EPILOG = (
 RATE is a number and a period: 10/s, 500/min, 1000/h, 20000/d, 1/100ms. Separated by semicolons, several hold together, as in
 '10/s; 500/min'. Several metrics have names before them: 'requests: 500/min; tokens: 200000/min'; then a call counts 1 for
 requests, and for the others what --cost says. Give the same RATE wherever NAME is used: each request counts by its own.
-
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 1d.
 """
+    + TIMES
 )
 
 

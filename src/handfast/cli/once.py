@@ -41,7 +41,7 @@ EPILOG = (
             USAGE: "wrong usage, or NAME is held by a run that this one is inside",
             NOT_REPEATED: "with --no-rerun: an earlier run began and was not done",
             IO_ERROR: "the lease was lost while COMMAND ran; it was not recorded as done",
-            BUSY: "another one still runs it (-n, -w), or too many are waiting",
+            BUSY: "another run goes on (-n, -w), or too many are waiting",
         },
         program="that of COMMAND, 128+n if signal n ended it, 0 if done already; or",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Watching"]
 
 IDLE_EVERY_S = 5.0
-"""Seconds from one look to the next where no page is open any more."""
+"""Seconds between two looks while no page is open any more."""
 
 OPEN_S = 8.0
 """How long after its last question a page counts as open."""

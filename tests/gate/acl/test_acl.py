@@ -31,7 +31,7 @@ NUMBERS = itertools.count()
 def user(raw, server):
     """Return a function that makes the user with the given rules and returns its URL.
 
-    Each test has a user of its own: what a client of an earlier test still cleans up is not refused to this one.
+    Each test has a user of its own: a client of an earlier test may still clean up.
     """
     name = f"app{next(NUMBERS)}"
 

@@ -141,5 +141,5 @@ def test_what_is_written_for_github_is_one_line_each(call, hf):
     ("command", "own"), [(acquire, {"as_env", "as_json"}), (run, {"on_lost", "kill_after"})], ids=["acquire", "run"]
 )
 def test_every_option_has_a_field(command, own):
-    """One without a field would be dropped in silence. --embedded is an address, see `server_options`."""
+    """An option without a field would be dropped in silence. --embedded is an address, see `server_options`."""
     assert {option.name for option in command.params} - own - {"embedded"} <= {*Options._fields}

@@ -61,5 +61,5 @@ def without_times(line):
 
 
 def without_notes(line):
-    """Leave out what the laws say."""
+    """Leave out the notes of the laws."""
     return re.sub(r"( commands); .*\]$", r"\1]", line)

@@ -13,7 +13,7 @@ from handfast.page.serving import DOINGS
 STATIC = Path(wire.__file__).parent / "static"
 
 NARROWER = [(), ("c-rate", "c-spark"), ("c-kind", "c-lease")]
-"""The columns that the page leaves out from one width to the next."""
+"""The columns left out at each width of the page, from the widest on."""
 
 
 def source(name):
@@ -21,7 +21,7 @@ def source(name):
 
 
 def constant(name, text):
-    """Return what a constant of a script is, as text."""
+    """Return the items of a constant of a script, as text."""
     return re.search(rf"^const {name} = (.*?\n)?[]}}];$", text, re.MULTILINE | re.DOTALL)[1]
 
 

@@ -54,7 +54,7 @@ async def test_interrupted(api, row, client, *, server, there, raw):
                 await settled(outcome.result.release())
             if is_unguarded(outcome):
                 raw.flushall()
-                clients.append(api.handfast(server.url))  # the former one may believe that it is in the block
+                clients.append(api.handfast(server.url))  # the former client may believe that it is in the block
                 continue
             try:
                 await until(lambda: row.is_free(there))
@@ -62,5 +62,5 @@ async def test_interrupted(api, row, client, *, server, there, raw):
                 pytest.fail(f"left behind: {outcome}")
             row.forget(there)
     assert struck > (60 if api is SYNC else 2)
-    for one in clients:
-        await settled(one.close())
+    for used in clients:
+        await settled(used.close())

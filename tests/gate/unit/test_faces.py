@@ -111,22 +111,22 @@ UNSEEN = {"owner", "head_start", "position"}
 """Fields of a holder or a waiter that the page has no place for."""
 
 
-def changed(one):
+def changed(person):
     """Yield a copy for each field, with another value there alone."""
-    for field in fields(one):
-        value = getattr(one, field.name)
+    for field in fields(person):
+        value = getattr(person, field.name)
         other = not value if isinstance(value, bool) else f"{value}x" if isinstance(value, str) else (value or 0) + 70
-        yield field.name, replace(one, **{field.name: other})
+        yield field.name, replace(person, **{field.name: other})
 
 
 def test_every_field_of_a_holder_and_of_a_waiter_is_in_the_json_and_on_the_page():
-    """A new one comes into view by itself, or is among the exceptions."""
+    """So a new field is sent to the page, or is among the exceptions."""
     status = leases(waiting=1)
     for part in ("holders", "waiters"):
         for name, other in changed(getattr(status, part)[0]):
             pairs = [(row(kind, status), row(kind, replace(status, **{part: (other,)}))) for kind in get_args(HeldKind)]
-            assert all(objects.description("hf", one) != objects.description("hf", two) for one, two in pairs), name
-            shown = any(wire.details(one)[part] != wire.details(two)[part] for one, two in pairs)
+            assert all(objects.description("hf", old) != objects.description("hf", new) for old, new in pairs), name
+            shown = any(wire.details(old)[part] != wire.details(new)[part] for old, new in pairs)
             assert shown == (name not in UNSEEN), (part, name)
 
 

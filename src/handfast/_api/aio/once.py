@@ -89,7 +89,7 @@ class AsyncOnce(AsyncBlockOnly, AsyncRevocable, AsyncPrimitiveScope[AsyncRun]):
             await hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: The parts of the key, at least one, each as `KeyPart` says. 1 and "1" are the same.
+            parts: The parts of the key, at least one; see `handfast.arguments.KeyPart`. 1 and "1" are the same.
 
         Raises:
             TypeError: A part is of another type, or there is none.

@@ -74,7 +74,7 @@ class Object(Named):
             hf.limiter("login", "5/min").keyed(user.id).try_acquire()
 
         Args:
-            parts: The parts of the key, at least one, each as `KeyPart` says. 1 and "1" are the same.
+            parts: The parts of the key, at least one; see `handfast.arguments.KeyPart`. 1 and "1" are the same.
 
         Returns:
             The object of this key, with the same options.

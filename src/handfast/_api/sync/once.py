@@ -90,7 +90,7 @@ class Once(BlockOnly, Revocable, PrimitiveScope[Run]):
             hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: The parts of the key, at least one, each as `KeyPart` says. 1 and "1" are the same.
+            parts: The parts of the key, at least one; see `handfast.arguments.KeyPart`. 1 and "1" are the same.
 
         Raises:
             TypeError: A part is of another type, or there is none.

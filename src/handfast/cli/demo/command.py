@@ -16,7 +16,7 @@ __all__ = ["command"]
 EPILOG = exit_codes(
     {
         DONE: "every promise was kept",
-        NOTHING: "one was not",
+        NOTHING: "a promise was broken",
         UNAVAILABLE: "the server cannot be reached, or none can be started",
         SIGNALED + signal.SIGINT: "it was ended by Ctrl-C",
     }

@@ -14,7 +14,7 @@ import click
 from handfast._drivers.failures import OWN_ERRORS
 from handfast.cli.colors import wrapped
 from handfast.cli.connect import namespace_option, server_options
-from handfast.cli.durations import parse_duration, span
+from handfast.cli.durations import TIMES, parse_duration, span
 from handfast.cli.exits import DONE, NOTHING, exit_codes
 from handfast.cli.operate.looking import connected, json_option
 from handfast.cli.program import say
@@ -33,12 +33,7 @@ STAMP = "2026-11-28 03:00:00  "
 EVERY_S = 1.0
 """How often --follow looks, in seconds."""
 
-EPILOG = (
-    exit_codes({DONE: "entries are printed, or --follow was ended by SIGINT", NOTHING: "there are none"})
-    + """
-TIME is in seconds, or has units: 500ms, 30s, 1m30s, 1h, 7d.
-"""
-)
+EPILOG = exit_codes({DONE: "entries are printed, or --follow was ended by SIGINT", NOTHING: "there are none"}) + TIMES
 
 
 @click.command("audit", epilog=EPILOG)

@@ -22,7 +22,7 @@ __all__ = ["command"]
 EPILOG = exit_codes(
     {
         DONE: "no failure was found; with --strict: no warning either",
-        NOTHING: "one was found",
+        NOTHING: "a failure was found, or with --strict a warning",
         UNAVAILABLE: "the server cannot be reached",
     }
 )

@@ -100,7 +100,7 @@ def _end_holders(client: Handfast, kind: Any, holds: Mapping[str, Hold], grace: 
 @click.command(
     "unhold",
     epilog=exit_codes(
-        {DONE: "the hold is over", NOTHING: "no hold was ended, another one goes on, or a pattern matches no name"}
+        {DONE: "the hold is over", NOTHING: "no hold was ended, another hold goes on, or a pattern matches no name"}
     ),
 )
 @_name

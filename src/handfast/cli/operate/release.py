@@ -34,7 +34,7 @@ __all__ = ["command"]
 
 EPILOG = exit_codes(
     {
-        DONE: "the lease was released, or at least one was taken away",
+        DONE: "the lease was released, or leases were taken away",
         NOTHING: "none was: NAME is not held, or not with that fence, or the answer was no",
         USAGE: "wrong usage, such as no --yes without a terminal",
     }

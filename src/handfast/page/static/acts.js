@@ -1,7 +1,7 @@
 // Acts: what is done, and to whom, is shown before it is done, with the command that does the same.
 
 import { $, h, set, setShell, shell, toast } from "./elements.js";
-import { freeze, getJson, now, state } from "./state.js";
+import { askWhoIAm, freeze, getJson, now, state } from "./state.js";
 import { count, quoted, shown, span } from "./words.js";
 
 const KINDS = { hold: "lock", unhold: "lock", pause: "limiter", resume: "limiter", forget: "once" };
@@ -115,7 +115,7 @@ async function perform(event) {
   $("ask-yes").disabled = true;
   let isSent = false;
   try {
-    state.me = await getJson("api/me"); // with the token of the cookie that the browser has now
+    await askWhoIAm(); // with the token of the cookie that the browser has now
     if (asked !== mine || !$("ask").open) return; // left meanwhile
     const headers = { "Content-Type": "application/json", "X-Handfast-Token": state.me.token };
     isSent = true;

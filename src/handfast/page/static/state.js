@@ -89,7 +89,7 @@ async function ask() {
     const query = new URLSearchParams({ run: state.run, after: state.number });
     if (open) for (const [key, value] of Object.entries({ ...open, shown: shownLook })) query.set(key, value);
     const answer = await getJson(`api/looks?${query}`);
-    if (!state.me.namespace || state.run !== answer.run) state.me = await getJson("api/me");
+    if (!state.me.namespace || state.run !== answer.run) await askWhoIAm();
     if (!state.isFrozen) take(answer, open);
     state.lost = null;
   } catch (error) {
@@ -98,6 +98,11 @@ async function ask() {
   isAsking = false;
   timeout = setTimeout(ask, isWanted ? 0 : state.number || isOld() ? state.me.every * 1000 : SOON_MS);
   heard();
+}
+
+/** Ask for the rights and the settings of this page. An older server, after a rollback, says less: the rest stays. */
+export async function askWhoIAm() {
+  state.me = { ...state.me, ...(await getJson("api/me")) };
 }
 
 export async function getJson(address, options = {}) {
